@@ -1,0 +1,118 @@
+"""Structured logs to standard error: JSON under systemd, readable on a terminal.
+
+An event is a short constant text; what it is about follows as keys (``turn_id``, ``source``). Logs
+carry ids, never content: keys that could hold any are withheld here, as the last line of defence.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final
+
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor
+
+WITHHELD: Final = "[withheld]"
+# The last word of a key decides for secrets (redis_password), the whole key for content, because
+# reply_bytes and prompt_bytes are sizes.
+CONTENT_KEYS: Final = frozenset({"content", "body", "reply", "prompt"})
+SECRET_WORDS: Final = frozenset({"password", "secret", "token"})
+LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def configure(service: str, *, json: bool | None = None, level: str = "info") -> None:
+    """Set up logging for the process; may be called again.
+
+    ``json=None`` decides by the surroundings: JSON when the journal reads us or standard error is
+    not a terminal. ``level`` is one of debug, info, warning, error (else ``ValueError``).
+    """
+    if level not in LEVELS:
+        raise ValueError(f"level must be one of {', '.join(LEVELS)}, not {level!r}")
+    as_json = ("JOURNAL_STREAM" in os.environ or not sys.stderr.isatty()) if json is None else json
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        _service(service),
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        withhold,
+    ]
+    final = _json_renderers() if as_json else _terminal_renderers()
+    structlog.configure(
+        processors=[*shared, *final],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    _configure_libraries(shared, final)
+
+
+def get(name: str) -> FilteringBoundLogger:
+    """The logger of one module; ``name`` appears as ``logger``."""
+    logger: FilteringBoundLogger = structlog.get_logger(logger=name)
+    return logger
+
+
+def withhold(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Processor: replace what may be content or a secret, at any depth."""
+    return {key: _cleaned(key, value) for key, value in event.items()}
+
+
+def _cleaned(key: object, value: object) -> object:
+    name = str(key).lower()
+    if name in CONTENT_KEYS or name.replace("-", "_").rpartition("_")[2] in SECRET_WORDS:
+        return WITHHELD
+    if isinstance(value, Mapping):
+        return {inner: _cleaned(inner, item) for inner, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned("", item) for item in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"[{len(value)} bytes]"
+    return value
+
+
+def _service(service: str) -> Processor:
+    def add(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+        event.setdefault("service", service)
+        return event
+
+    return add
+
+
+def _json_renderers() -> list[Processor]:
+    return [
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(ensure_ascii=False),
+    ]
+
+
+def _terminal_renderers() -> list[Processor]:
+    # The default traceback formatter prints local variables, and with them content.
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            timestamp_key="time",
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+    ]
+
+
+def _configure_libraries(shared: list[Processor], final: list[Processor]) -> None:
+    """What libraries log goes the same way. From warning on: below, some log their arguments."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
