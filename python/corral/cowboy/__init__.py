@@ -1,0 +1,1 @@
+"""cowboy: carries an agent's inbox to the agent and its answers back."""
