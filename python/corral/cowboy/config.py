@@ -164,7 +164,9 @@ class SourceConfig(_Model):
         description="For a turn whose run is over with unknown outcome: tell the sender, "
         "run it again as a resumed turn, or hold it for the operator."
     )
-    runner: Annotated[ExecRunner | EchoRunner, Field(discriminator="kind")]
+    runner: Annotated[ExecRunner | EchoRunner, Field(discriminator="kind")] = Field(
+        description="What answers the entries."
+    )
     block_ms: int = Field(
         default=2000, ge=10, le=30_000, description="How long an idle read waits for an entry."
     )
@@ -258,8 +260,12 @@ class SourcesFile(_Model):
         int, AfterValidator(_version), Field(json_schema_extra={"const": VERSION})
     ] = Field(description="Version of this format.")
     agent: Name = Field(description="The agent that the file belongs to.")
-    limits: AgentLimits = Field(default_factory=AgentLimits)
-    sources: dict[Name, SourceConfig] = Field(min_length=1, max_length=SOURCES_MAX)
+    limits: AgentLimits = Field(
+        default_factory=AgentLimits, description="Limits over all sources together."
+    )
+    sources: dict[Name, SourceConfig] = Field(
+        min_length=1, max_length=SOURCES_MAX, description="Settings of each source, by its name."
+    )
 
     @model_validator(mode="after")
     def _names_are_derived(self) -> Self:
