@@ -1,0 +1,71 @@
+"""Reading a database beside its writer. Services import this from :mod:`corral.core.sqlite`."""
+
+import asyncio
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from corral.core.database import storage_error
+from corral.core.errors import StorageError
+
+if TYPE_CHECKING:
+    import aiosqlite
+
+
+class SqliteReader:
+    """A reading connection of its own, for one ``async with``: it is always closed.
+
+    Cannot write (``query_only``) and does not create a file that is missing.
+    """
+
+    def __init__(self, path: Path, *, busy_timeout_ms: int = 5000) -> None:
+        self.path = path
+        self._busy_timeout_ms = busy_timeout_ms
+        self._connection: aiosqlite.Connection | None = None
+
+    async def __aenter__(self) -> Self:
+        import aiosqlite
+
+        connection = aiosqlite.connect(
+            f"{self.path.absolute().as_uri()}?mode=rw",
+            uri=True,
+            isolation_level=None,
+            timeout=self._busy_timeout_ms / 1000,
+        )
+        # Its thread would keep the interpreter from ending, were this task killed on its way.
+        thread: Any = getattr(connection, "_thread", connection)
+        thread.daemon = True
+        try:
+            connection = await connection
+            connection.row_factory = sqlite3.Row
+            await connection.execute_fetchall("PRAGMA query_only = ON")
+        except BaseException as error:
+            await connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise storage_error(error, self.path) from error
+            raise
+        self._connection = connection
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await asyncio.shield(asyncio.ensure_future(connection.close()))
+
+    async def fetch(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[sqlite3.Row]:
+        """All rows of one SELECT, from one snapshot. ``StorageError`` for what SQLite refuses."""
+        if self._connection is None:
+            raise StorageError(f"{self.path}: is not open", ids={"path": str(self.path)})
+        try:
+            return list(await self._connection.execute_fetchall(sql, params))
+        except sqlite3.Error as error:
+            raise storage_error(error, self.path) from error

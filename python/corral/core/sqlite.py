@@ -1,0 +1,391 @@
+"""SQLite as the services use it: one writer with group commit, readers beside it.
+
+:class:`SqliteWriter` runs one thread with one connection. The thread takes all requests that wait,
+up to ``group_max``, as one transaction with one COMMIT, that is one flush of the disk, and answers
+none of them before. So sixty-four callers cost about as many flushes as one.
+
+What a caller can rely on:
+
+- An answer, value or exception of its own function, means that the COMMIT of its group is on the
+  disk, or that the request changed nothing.
+- ``StorageError`` means that the request is not in the database as this process sees it. When the
+  COMMIT itself failed to flush, only the next opening decides; treat it as unknown after a crash.
+- A caller that is cancelled withdraws nothing: its request is still done.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import CoroutineType, TracebackType
+from typing import Any, Final, Generic, Self, TypeVar
+
+from corral.core.crashpoints import crashpoint, register
+from corral.core.database import (
+    Schema,
+    check_database,
+    copy_database,
+    open_database,
+    storage_error,
+    truncate_wal,
+)
+from corral.core.errors import StorageError
+from corral.core.reader import SqliteReader
+from corral.core.sqlfiles import load_sql, migrations
+
+__all__ = [
+    "COMMIT_AFTER",
+    "COMMIT_BEFORE",
+    "JOURNAL_SIZE_LIMIT_BYTES",
+    "SqliteReader",
+    "SqliteWriter",
+    "load_sql",
+    "migrations",
+]
+
+T = TypeVar("T")
+
+COMMIT_BEFORE: Final = register(
+    "core.sqlite.commit.before", "all of a group is done, its COMMIT has not begun"
+)
+COMMIT_AFTER: Final = register(
+    "core.sqlite.commit.after", "the COMMIT of a group is durable, nobody was answered"
+)
+JOURNAL_SIZE_LIMIT_BYTES: Final = 16 * 1024 * 1024
+
+# After a lost group the connection is as good as before with these, and opened anew with others.
+_HARMLESS: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+
+class _Request(Generic[T]):
+    __slots__ = ("error", "fn", "future", "value")
+
+    def __init__(self, fn: Callable[[sqlite3.Connection], T], future: "asyncio.Future[T]") -> None:
+        self.fn = fn
+        self.future = future
+        self.value: T | None = None
+        self.error: BaseException | None = None
+
+
+class _TransactionEndedError(Exception):
+    """The transaction of the whole group is gone in the middle; the cause, if known, says why."""
+
+
+class SqliteWriter:
+    """The only writer of one database file. Belongs to the event loop in which it is opened."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        application_id: int,
+        migrations: Sequence[str],
+        group_max: int = 64,
+        busy_timeout_ms: int = 5000,
+        journal_size_limit_bytes: int = JOURNAL_SIZE_LIMIT_BYTES,
+    ) -> None:
+        if group_max < 1:
+            raise ValueError(f"group_max must be at least 1, not {group_max}")
+        self.path = path
+        self.commits = 0
+        self._schema = Schema(application_id, tuple(migrations))
+        self._group_max = group_max
+        self._busy_timeout_ms = busy_timeout_ms
+        self._journal_size_limit_bytes = journal_size_limit_bytes
+        self._backup_lock = threading.Lock()
+        self._queue: SimpleQueue[_Request[Any] | None] = SimpleQueue()  # None: the last one
+        # Used by the event loop:
+        self._loop: asyncio.AbstractEventLoop
+        self._closed: asyncio.Future[None] | None = None  # there while the thread lives
+        self._accepting = False
+        self._closing = False
+        # Used by the thread:
+        self._connection: sqlite3.Connection | None = None
+        self._loop_gone = False
+        self._identity: tuple[int, int] | None = None
+        self._wal_path = Path(f"{path}-wal")
+        self._wal_bytes = 0
+        self._truncate_at_bytes = journal_size_limit_bytes
+
+    async def open(self) -> None:
+        """Create (mode 0600) or open the file, apply the missing migrations, start the thread.
+
+        ``ForeignDatabaseError`` for a file that is not ours or is newer, ``StorageError`` for what
+        the disk refuses; after either the writer may be opened again.
+        """
+        if self._closed is not None:
+            raise self._error("is open already")
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[None] = loop.create_future()
+        closed: asyncio.Future[None] = loop.create_future()
+        self._loop, self._loop_gone = loop, False
+        self._closed, self._closing = closed, False
+        self._identity = None
+        self._queue = SimpleQueue()
+        # A daemon: a service that ends without close() must not hang; SQLite survives that.
+        threading.Thread(
+            target=self._run, args=(opened, closed), name=f"sqlite {self.path.name}", daemon=True
+        ).start()
+        await opened
+
+    async def submit(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``fn(connection)`` in the writer's thread, in the transaction of its group.
+
+        Answers ``fn``'s value after the COMMIT. An exception of ``fn`` undoes what ``fn`` did and
+        nothing else, and is raised here; a ``sqlite3.Error`` as the cause of a ``StorageError``.
+        ``fn`` must not begin, commit or roll back, nor keep the connection or a cursor.
+        """
+        if not self._accepting:
+            raise self._error("is not open")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put(_Request(fn, future))
+        try:
+            return await future
+        finally:
+            del future  # else an exception and its traceback keep each other alive
+
+    async def close(self) -> None:
+        """Do all that was submitted, empty the write-ahead log, close. May be repeated."""
+        closed = self._closed
+        if closed is None:
+            return
+        if not self._closing:
+            self._closing, self._accepting = True, False
+            self._queue.put(None)
+        await asyncio.shield(closed)
+        if self._closed is closed:
+            self._closed = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def wal_bytes(self) -> int:
+        """Size of the write-ahead log after the last group; no system call."""
+        return self._wal_bytes
+
+    async def integrity(self) -> list[str]:
+        """What SQLite finds wrong with the file, one line each; reads all of it meanwhile."""
+        if not self._accepting:
+            raise self._error("is not open")
+        return await asyncio.to_thread(check_database, self.path)
+
+    async def backup(self, dest: Path) -> None:
+        """A consistent copy at ``dest`` (mode 0600, flushed, verified); writing goes on meanwhile.
+
+        ``dest`` is replaced in one step or left as it was. ``StorageError`` if that fails.
+        """
+        if not self._accepting:
+            raise self._error("is not open")
+        await asyncio.to_thread(self._copy, dest)
+
+    def _error(self, problem: str, hint: str = "") -> StorageError:
+        return StorageError(f"{self.path}: {problem}", hint=hint, ids={"path": str(self.path)})
+
+    def _copy(self, dest: Path) -> None:
+        with self._backup_lock:
+            copy_database(self.path, dest)
+
+    # In the event loop, on behalf of the thread.
+
+    def _opened(self, opened: "asyncio.Future[None]") -> None:
+        self._accepting = not self._closing
+        _settle(opened)
+
+    def _not_opened(
+        self,
+        opened: "asyncio.Future[None]",
+        closed: "asyncio.Future[None]",
+        error: BaseException,
+    ) -> None:
+        self._closed = None
+        _settle(closed)
+        if not opened.done():
+            opened.set_exception(error)
+
+    # In the thread.
+
+    def _run(self, opened: "asyncio.Future[None]", closed: "asyncio.Future[None]") -> None:
+        try:
+            self._connect(create=True)
+        except BaseException as error:
+            self._tell(self._not_opened, opened, closed, error)
+            return
+        self._tell(self._opened, opened)
+        last = False
+        while not last:
+            group, last = self._next_group()
+            if group:
+                self._serve(group)
+                self._bound_wal()
+            del group  # a waiting thread must not keep values and callers alive
+        self._disconnect()
+        self._tell(_settle, closed)
+
+    def _next_group(self) -> tuple[list[_Request[Any]], bool]:
+        """What waits, at least one request, and whether the thread ends after it."""
+        group: list[_Request[Any]] = []
+        try:
+            # Nobody can submit to a loop that is closed: finish what there is.
+            request = self._queue.get(block=not self._loop_gone)
+            while request is not None:
+                group.append(request)
+                if len(group) == self._group_max:
+                    return group, False
+                request = self._queue.get_nowait()
+        except Empty:
+            return group, self._loop_gone and not group
+        return group, True
+
+    def _serve(self, group: list[_Request[Any]]) -> None:
+        try:
+            self._commit(group)
+        except BaseException as error:  # whatever it is, nobody may wait for ever
+            self._lose(group, error)
+        self._tell(_answer, group)
+
+    def _commit(self, group: list[_Request[Any]]) -> None:
+        connection = self._connection or self._connect(create=False)
+        connection.execute("BEGIN IMMEDIATE")
+        if len(group) == 1:
+            if not self._attempt(connection, group[0]):
+                connection.execute("ROLLBACK")
+                return
+        else:
+            for request in group:
+                connection.execute("SAVEPOINT request")
+                if not self._attempt(connection, request):
+                    connection.execute("ROLLBACK TO request")
+                connection.execute("RELEASE request")
+        crashpoint(COMMIT_BEFORE)
+        connection.execute("COMMIT")
+        crashpoint(COMMIT_AFTER)
+        self._wal_bytes = self._same_file()
+        self.commits += 1
+
+    def _attempt(self, connection: sqlite3.Connection, request: _Request[Any]) -> bool:
+        """Whether the request wants to be committed; it carries its value or exception then."""
+        cause: BaseException | None = None
+        try:
+            request.value = _checked(request.fn(connection))
+        except sqlite3.Error as error:
+            cause = error
+            request.error = storage_error(error, self.path)
+            request.error.__cause__ = error
+        except BaseException as error:
+            cause = request.error = error
+        # A full disk makes SQLite roll everything back, and a request may end what it did not
+        # begin. The other requests of the group would then run outside of any transaction.
+        if not connection.in_transaction:
+            raise _TransactionEndedError from cause
+        return cause is None
+
+    def _lose(self, group: list[_Request[Any]], error: BaseException) -> None:
+        """Nothing of the group is in the database: tell everyone, make the connection good."""
+        cause = error.__cause__ if isinstance(error, _TransactionEndedError) else error
+        for request in group:
+            if cause is None:
+                request.error = self._error("a request ended the transaction of its group")
+            else:
+                request.error = storage_error(cause, self.path)
+                request.error.__cause__ = cause
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._disconnect()
+            return
+        code = getattr(cause, "sqlite_errorcode", -1)
+        if cause is not None and code & 0xFF not in _HARMLESS:
+            self._disconnect()
+
+    def _connect(self, *, create: bool) -> sqlite3.Connection:
+        if not create:
+            self._same_file()
+        self._connection = open_database(
+            self.path,
+            self._schema,
+            busy_timeout_ms=self._busy_timeout_ms,
+            journal_size_limit_bytes=self._journal_size_limit_bytes,
+            create=create,
+        )
+        self._wal_bytes = self._same_file()
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # First, while this connection still knows which frames of the log were committed.
+            truncate_wal(connection, busy_timeout_ms=self._busy_timeout_ms)
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def _same_file(self) -> int:
+        """Size of the log; refuses to call a file durable that was removed or replaced."""
+        try:
+            file = self.path.stat()
+            identity = (file.st_dev, file.st_ino)
+            self._identity = self._identity or identity
+            if identity == self._identity:
+                # Without a connection the log may be gone: the last one that closes removes it.
+                return self._wal_path.stat().st_size if self._connection else 0
+        except FileNotFoundError:
+            pass
+        raise self._error(
+            "was removed or replaced while in use",
+            "stop the service, put its database back, start it again",
+        )
+
+    def _bound_wal(self) -> None:
+        """Readers can keep SQLite from starting the log again; then it only grows."""
+        if self._wal_bytes <= self._truncate_at_bytes or self._connection is None:
+            return
+        done = truncate_wal(self._connection, busy_timeout_ms=self._busy_timeout_ms)
+        # With a reader in the way an attempt costs flushes for nothing: not at every commit.
+        grown = 0 if done else self._wal_bytes
+        self._truncate_at_bytes = self._journal_size_limit_bytes + grown
+
+    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:  # the loop is closed, and with it everybody who could listen
+            self._loop_gone = True
+
+
+def _checked(value: T) -> T:
+    if isinstance(value, sqlite3.Cursor | CoroutineType):
+        if isinstance(value, CoroutineType):
+            value.close()
+        raise TypeError(f"a request must return values, not a {type(value).__name__}")
+    return value
+
+
+def _answer(group: list[_Request[Any]]) -> None:
+    for request in group:
+        if request.future.done():  # its caller was cancelled
+            continue
+        if request.error is None:
+            request.future.set_result(request.value)
+        elif isinstance(request.error, StopIteration):  # a future refuses this one
+            request.future.set_exception(RuntimeError("a request raised StopIteration"))
+        else:
+            request.future.set_exception(request.error)
+
+
+def _settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
