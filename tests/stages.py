@@ -1,0 +1,263 @@
+"""The stages of `./corral test`: `python -m tests.stages [STAGE | TEST]… [-k EXPR] [-- …]`.
+
+Each stage is a pytest run of one folder, in its own process group and within a time bound; fast
+stages come first. `unit` and `contract` run again with the oldest supported dependencies, in an
+environment of their own. What was started and left running fails a stage, and so does a stage in
+which nothing was found to run. With CI=true a skipped test is a failure, too.
+
+The last line is `N passed, N failed, N skipped`. Exit status: 0, 1 (a failure), 64 (usage).
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests import seeds
+from tests.bounded import Bounded, Ending
+
+ROOT = Path(__file__).resolve().parent.parent
+TOTAL_BOUND_CI_S = 55 * 60
+NOTHING_COLLECTED = 5
+EXIT_USAGE = 64
+
+
+@dataclass(frozen=True)
+class Stage:
+    folder: str
+    bound_s: int
+    floor: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.folder} (floor)" if self.floor else self.folder
+
+
+# In the order in which they run. `./corral --help` and its completions list the folders, too.
+STAGES = (
+    Stage("lint", bound_s=600),
+    Stage("unit", bound_s=600),
+    Stage("unit", bound_s=600, floor=True),
+    Stage("nix", bound_s=600),
+    Stage("contract", bound_s=900),
+    Stage("contract", bound_s=900, floor=True),
+    Stage("crash", bound_s=1800),
+)
+
+
+@dataclass
+class Result:
+    stage: Stage
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    took_s: float = 0.0
+    interrupted: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def fail(self, note: str, count: int = 1) -> None:
+        self.failed += count
+        self.notes.append(note)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to run: stages; within them perhaps only some tests, which may then be nowhere."""
+
+    stages: tuple[Stage, ...]
+    tests: dict[str, list[str]]
+    options: list[str]
+    narrowed: bool
+
+
+class UsageError(Exception):
+    """The command line names something that does not exist; the message lists what does."""
+
+
+# ---- the command line -----------------------------------------------------------------------
+
+
+def parse(arguments: Sequence[str]) -> Selection:
+    own, _, rest = _split(list(arguments))
+    parser = argparse.ArgumentParser(prog="./corral test", allow_abbrev=False)
+    parser.add_argument("what", nargs="*", metavar="STAGE|TEST", help=_names())
+    parser.add_argument("-k", metavar="EXPR", help="only tests whose name matches, as in pytest")
+    parsed, unknown = parser.parse_known_args(own)
+    options = [*unknown, *rest, *(["-k", parsed.k] if parsed.k else [])]
+    folders = {stage.folder for stage in STAGES}
+    stages: list[Stage] = []
+    tests: dict[str, list[str]] = {}
+    for what in parsed.what:
+        named = [stage for stage in STAGES if what in {stage.folder, stage.name}]
+        parts = Path(what.split("::")[0]).parts
+        if named:
+            stages += named
+        elif parts[:1] == ("tests",) and len(parts) > 1 and parts[1] in folders:
+            tests.setdefault(parts[1], []).append(what)
+        else:
+            raise UsageError(f"no stage or test {what}; the stages are: {_names()}")
+    narrowed = bool(tests or parsed.k)
+    wanted = [*stages, *(stage for stage in STAGES if stage.folder in tests and not stage.floor)]
+    chosen = tuple(stage for stage in STAGES if stage in wanted) if wanted else STAGES
+    if narrowed and not any(stage.floor for stage in stages):
+        chosen = tuple(stage for stage in chosen if not stage.floor)
+    return Selection(chosen, tests, options, narrowed)
+
+
+def _split(arguments: list[str]) -> tuple[list[str], str, list[str]]:
+    if "--" not in arguments:
+        return arguments, "", []
+    at = arguments.index("--")
+    return arguments[:at], "--", arguments[at + 1 :]
+
+
+def _names() -> str:
+    return ", ".join(dict.fromkeys(stage.folder for stage in STAGES))
+
+
+# ---- one stage ------------------------------------------------------------------------------
+
+
+class Runner:
+    def __init__(self, selection: Selection, seed: int, *, ci: bool) -> None:
+        self._selection = selection
+        self._ci = ci
+        self._bounded = Bounded()
+        self._deadline = time.monotonic() + (TOTAL_BOUND_CI_S if ci else 24 * 3600)
+        self._env = os.environ | {
+            seeds.VARIABLE: str(seed),
+            "PYTHONHASHSEED": str(seed),
+            "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def run(self, stage: Stage) -> Result:
+        result = Result(stage)
+        python = self._floor_python(result) if stage.floor else Path(sys.executable)
+        if python is None:
+            return result
+        bound_s = min(stage.bound_s, self._deadline - time.monotonic())
+        if bound_s <= 0:
+            result.fail("did not run: no time was left")
+            return result
+        with tempfile.TemporaryDirectory(prefix="corral-test-") as scratch:
+            tally = Path(scratch) / "tally"
+            ending = self._bounded.run(
+                self._argv(python, stage, tally), bound_s=bound_s, env=self._env
+            )
+            count(tally, result, ended_by_itself=ending.status >= 0 and not ending.timed_out)
+        self._judge(result, ending, bound_s)
+        return result
+
+    def _argv(self, python: Path, stage: Stage, tally: Path) -> list[str]:
+        tests = self._selection.tests.get(stage.folder) or [f"tests/{stage.folder}"]
+        own = ["-q", "--no-header", "-p", "tests.tally", "--tally", str(tally)]
+        python_argv = [str(python), "-P", "-m", "pytest"]
+        return [*python_argv, *own, *self._selection.options, *tests]
+
+    def _floor_python(self, result: Result) -> Path | None:
+        """The environment with the oldest dependencies, made on demand by the entry script."""
+        venv = os.environ.get("CORRAL_VENV") or str(ROOT / ".venv")
+        made = subprocess.run([ROOT / "corral", "setup", "--floor"], check=False)
+        if made.returncode != 0:
+            result.fail("did not run: its environment could not be made")
+            return None
+        return Path(f"{venv}-floor") / "bin" / "python"
+
+    def _judge(self, result: Result, ending: Ending, bound_s: float) -> None:
+        result.took_s = ending.took_s
+        nothing = result.passed + result.failed + result.skipped == 0
+        if ending.interrupted:
+            result.interrupted = True
+            result.fail("interrupted")
+        elif ending.timed_out:
+            result.fail(f"stopped after its bound of {bound_s:.0f} s", count=not result.failed)
+        elif nothing and not (self._selection.narrowed and ending.status in {0, NOTHING_COLLECTED}):
+            result.fail(f"nothing ran (pytest's exit status {ending.status})")
+        elif ending.status not in {0, 1, NOTHING_COLLECTED} and not result.failed:
+            result.fail(f"pytest ended with status {ending.status}")
+        if ending.leftovers:
+            result.fail(f"left running: {', '.join(ending.leftovers)}")
+        if self._ci and result.skipped:
+            result.notes.append("skipped tests are failures in CI")
+
+
+def count(tally: Path, result: Result, *, ended_by_itself: bool) -> None:
+    """Add up the plugin's lines; tests that a killed run never finished count as failed."""
+    collected = finished = 0
+    for line in tally.read_text().splitlines() if tally.exists() else []:
+        kind, _, what = line.partition("\t")
+        match kind:
+            case "collected":
+                collected = int(what)
+                continue
+            case "passed":
+                result.passed += 1
+            case "failed":
+                result.failed += 1
+            case "skipped":
+                result.skipped += 1
+        finished += 1
+    if not ended_by_itself and collected > finished:
+        result.fail(f"{collected - finished} tests did not end", count=collected - finished)
+
+
+# ---- all of them ----------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str]) -> int:
+    try:
+        selection = parse(arguments)
+    except UsageError as error:
+        print(f"corral: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    # A polite end (a time limit around us) ends the stage and its processes as Control-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    ci = os.environ.get("CI") == "true"
+    seed = seeds.choose()
+    print(f"{seeds.VARIABLE}={seed} (set it to repeat this run)", flush=True)
+    results = _run_all(selection, Runner(selection, seed, ci=ci))
+    if selection.narrowed and not any(r.passed + r.failed + r.skipped for r in results):
+        results[0].fail("no test matches")
+    return _report(results, ci=ci)
+
+
+def _run_all(selection: Selection, runner: Runner) -> list[Result]:
+    results: list[Result] = []
+    for stage in selection.stages:
+        print(f"\n== {stage.name}", flush=True)
+        result = runner.run(stage)
+        print(f"== {_line(result)}", flush=True)
+        results.append(result)
+        if result.interrupted:
+            break
+    return results
+
+
+def _line(result: Result) -> str:
+    counts = f"{result.passed} passed, {result.failed} failed, {result.skipped} skipped"
+    return "; ".join([f"{result.stage.name}: {counts} in {result.took_s:.0f} s", *result.notes])
+
+
+def _report(results: Sequence[Result], *, ci: bool) -> int:
+    print(f"\n{'stage':<18}{'passed':>8}{'failed':>8}{'skipped':>8}{'time':>8}")
+    for one in results:
+        print(
+            f"{one.stage.name:<18}{one.passed:>8}{one.failed:>8}{one.skipped:>8}"
+            f"{one.took_s:>6.0f} s{''.join(f'  {note}' for note in one.notes)}"
+        )
+    passed = sum(one.passed for one in results)
+    failed = sum(one.failed for one in results)
+    skipped = sum(one.skipped for one in results)
+    print(f"\n{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    return 1 if failed or (ci and skipped) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
