@@ -6,12 +6,11 @@ COWBOY_CONFIG names; see `corral.core.settings`. What is to be read from which s
 """
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
@@ -22,20 +21,35 @@ from corral.cowboy.config import FILE_NAME, SourcesFile, is_name, load_sources
 
 # The kernel keeps 108 bytes for a Unix socket's path, its NUL included.
 SOCKET_PATH_MAX_BYTES = 107
+REDIS_PORT = 6379
 
 
 @dataclass(frozen=True)
-class RedisLogin:
-    """Where Redis is, and as whom to talk to it."""
+class RedisEndpoint:
+    """How to reach Redis as one user. `socket` is set for a Unix socket, else host and port."""
 
-    url: str
     username: str
     password: str | None = field(repr=False)
     protocol: int
+    socket: str | None = None
+    host: str = ""
+    port: int = 0
+    tls: bool = False
+    database: int = 0
+
+    @property
+    def where(self) -> str:
+        """The place for messages; no secret is in it."""
+        return self.socket or f"{self.host}:{self.port}"
 
 
 def _redis_url(value: str) -> str:
-    """Errors do not repeat the URL: the one with a password is the one that is refused."""
+    _split_redis_url(value)
+    return value
+
+
+def _split_redis_url(value: str) -> tuple[SplitResult, int]:
+    """The parts and the database number. ValueError says what is wrong, without the URL."""
     try:
         parts = urlsplit(value)
         port = parts.port  # raises for what is no port
@@ -45,14 +59,19 @@ def _redis_url(value: str) -> str:
         raise ValueError("must begin with redis://, rediss:// or unix:///")
     if parts.username is not None or parts.password is not None:
         raise ValueError("must not hold a user or password: use redis_username, redis_password")
-    if parts.fragment or parts.query:
-        raise ValueError("must have nothing after the path")
+    if parts.fragment or (parts.query and not parts.query.startswith("db=")):
+        raise ValueError("must have nothing after the path but ?db=N")
     if parts.scheme == "unix":
         if parts.netloc or not parts.path.startswith("/") or port is not None:
             raise ValueError("must be unix:///path/of/the.sock")
-    elif not parts.hostname or re.fullmatch(r"(/[0-9]{0,5})?", parts.path) is None:
-        raise ValueError("must be redis://host:port or redis://host:port/database")
-    return value
+        database = parts.query.removeprefix("db=")
+    else:
+        if not parts.hostname or parts.query:
+            raise ValueError("must be redis://host:port or redis://host:port/database")
+        database = parts.path.removeprefix("/")
+    if not (database.isascii() and database.isdigit()) and database:
+        raise ValueError("must name the database by its number")
+    return parts, int(database or 0)
 
 
 class CowboySettings(ServiceSettings):
@@ -72,7 +91,7 @@ class CowboySettings(ServiceSettings):
     redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(
         default=None,
         description="`unix:///path.sock`, `redis://host:port` or `rediss://host:port`; "
-        "never holds a user or a password.",
+        "`/N` (or `?db=N` for a socket) selects a database. Never holds a user or a password.",
     )
     redis_username: str | None = Field(
         default=None,
@@ -138,18 +157,24 @@ class CowboySettings(ServiceSettings):
                 hint="set COWBOY_CONFIG_DIR to the folder with the agents' folders",
             ) from error
 
-    def redis_login(self, default_username: str) -> RedisLogin:
-        """Redis as `redis_username`, else as `default_username`. ConfigError without a URL."""
+    def redis_endpoint(self, default_username: str) -> RedisEndpoint:
+        """Redis as `redis_username`, or as `default_username`. ConfigError without a URL."""
         if self.redis_url is None:
             raise ConfigError(
                 "redis_url: is missing", hint="set COWBOY_REDIS_URL, as unix:///path.sock"
             )
+        parts, database = _split_redis_url(self.redis_url)
         secret = self.redis_password
-        return RedisLogin(
-            url=self.redis_url,
+        local = parts.scheme == "unix"
+        return RedisEndpoint(
             username=self.redis_username or default_username,
             password=secret.get_secret_value() if secret else None,
             protocol=self.redis_protocol,
+            socket=unquote(parts.path) if local else None,
+            host="" if local else parts.hostname or "",
+            port=0 if local else parts.port or REDIS_PORT,
+            tls=parts.scheme == "rediss",
+            database=database,
         )
 
 

@@ -10,7 +10,7 @@ from corral.core.settings import load
 from corral.cowboy.settings import (
     SOCKET_PATH_MAX_BYTES,
     CowboySettings,
-    RedisLogin,
+    RedisEndpoint,
     agent_username,
 )
 from tests.unit.cowboy_config import samples
@@ -26,8 +26,8 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
 
 
-def login(url: str) -> RedisLogin:
-    return load(CowboySettings, redis_url=url).redis_login("operator")
+def endpoint(url: str) -> RedisEndpoint:
+    return load(CowboySettings, redis_url=url).redis_endpoint("operator")
 
 
 def test_paths_of_an_installed_cowboy() -> None:
@@ -80,26 +80,27 @@ def test_environment_and_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("COWBOY_REDIS_PROTOCOL", "2")
     settings = load(CowboySettings)
     assert "from-systemd" not in repr(settings)
-    found = settings.redis_login(agent_username("scout"))
+    found = settings.redis_endpoint(agent_username("scout"))
     assert (found.username, found.password, found.protocol) == ("agent-scout", "from-systemd", 2)
     assert "from-systemd" not in repr(found)
     monkeypatch.setenv("COWBOY_REDIS_USERNAME", "operator")
-    assert load(CowboySettings).redis_login("agent-scout").username == "operator"
+    assert load(CowboySettings).redis_endpoint("agent-scout").username == "operator"
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("url", "where", "database", "tls"),
     [
-        "unix:///run/redis/redis.sock",
-        "unix:///run/a%20b.sock",
-        "redis://localhost",
-        "redis://localhost:7000/",
-        "redis://localhost:7000/2",
-        "rediss://[::1]:7000",
+        ("unix:///run/redis/redis.sock", "/run/redis/redis.sock", 0, False),
+        ("unix:///run/a%20b.sock?db=3", "/run/a b.sock", 3, False),
+        ("redis://localhost", "localhost:6379", 0, False),
+        ("redis://localhost:7000/2", "localhost:7000", 2, False),
+        ("rediss://[::1]:7000", "::1:7000", 0, True),
     ],
 )
-def test_redis_urls(url: str) -> None:
-    assert login(url) == RedisLogin(url, "operator", None, 3)
+def test_redis_urls(url: str, where: str, database: int, tls: bool) -> None:
+    found = endpoint(url)
+    assert (found.where, found.database, found.tls) == (where, database, tls)
+    assert (found.socket is None) == url.startswith("redis")
 
 
 @pytest.mark.parametrize(
@@ -125,14 +126,14 @@ def test_redis_urls(url: str) -> None:
 )
 def test_refused_redis_urls_are_named_and_not_shown(url: str) -> None:
     with pytest.raises(ConfigError, match=r"^redis_url: ") as caught:
-        login(url)
+        endpoint(url)
     assert "hunter2" not in str(caught.value)
 
 
 def test_redis_url_is_asked_for_only_when_needed() -> None:
     settings = load(CowboySettings)
     with pytest.raises(ConfigError, match=r"^redis_url: is missing"):
-        settings.redis_login("operator")
+        settings.redis_endpoint("operator")
 
 
 @pytest.mark.parametrize("protocol", ["1", "4", "x", ""])
