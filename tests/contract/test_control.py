@@ -8,8 +8,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +39,6 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 def path(folder: Path) -> Path:
     return folder / "control.sock"
-
-
-@asynccontextmanager
-async def serving(
-    path: Path, handlers: Mapping[str, Handler], **limits: Any
-) -> AsyncIterator[ControlServer]:
-    server = ControlServer(path, handlers, **limits)
-    await server.start()
-    try:
-        yield server
-    finally:
-        await server.stop()
 
 
 async def echo(request: Mapping[str, object]) -> Mapping[str, object]:
@@ -88,13 +76,13 @@ async def raw(path: Path, data: bytes, *, end: bool = False) -> dict[str, Any]:
 
 
 async def test_a_request_is_answered(path: Path) -> None:
-    async with serving(path, HANDLERS):
+    async with ControlServer(path, HANDLERS):
         assert await asked(path, {"op": "echo", "value": "é\nx"}) == {"echo": "é\nx"}
         assert await raw(path, b'{"op":"echo","value":1}\n') == {"ok": True, "echo": 1}
 
 
 async def test_the_error_of_a_handler_arrives_whole(path: Path) -> None:
-    async with serving(path, HANDLERS):
+    async with ControlServer(path, HANDLERS):
         with pytest.raises(RemoteError) as caught:
             await asked(path, {"op": "odd"})
     error = caught.value
@@ -103,7 +91,7 @@ async def test_the_error_of_a_handler_arrives_whole(path: Path) -> None:
 
 
 async def test_an_unforeseen_error_says_its_kind_and_quotes_nothing(path: Path) -> None:
-    async with serving(path, HANDLERS):
+    async with ControlServer(path, HANDLERS):
         with pytest.raises(RemoteError) as caught:
             await asked(path, {"op": "broken"})
         assert (caught.value.code, caught.value.exit_code) == ("internal", 70)
@@ -115,7 +103,7 @@ async def test_an_answer_that_is_no_json_is_an_error(path: Path) -> None:
     async def odd_values(request: Mapping[str, object]) -> Mapping[str, object]:
         return {"value": object()}
 
-    async with serving(path, {"odd": odd_values}):
+    async with ControlServer(path, {"odd": odd_values}):
         with pytest.raises(RemoteError, match="odd failed: TypeError"):
             await asked(path, {"op": "odd"})
 
@@ -138,7 +126,7 @@ async def test_an_answer_that_is_no_json_is_an_error(path: Path) -> None:
 async def test_garbage_is_answered_and_disturbs_no_other(
     path: Path, data: bytes, code: str
 ) -> None:
-    async with serving(path, HANDLERS):
+    async with ControlServer(path, HANDLERS):
         reader, writer = await asyncio.open_unix_connection(str(path))
         writer.write(b'{"op":"echo",')
         answer = await raw(path, data)
@@ -149,14 +137,14 @@ async def test_garbage_is_answered_and_disturbs_no_other(
 
 
 async def test_a_connection_that_ends_within_a_line_is_refused(path: Path) -> None:
-    async with serving(path, HANDLERS):
+    async with ControlServer(path, HANDLERS):
         for data in (b"", b'{"op":"echo"}'):
             answer = await raw(path, data, end=True)
             assert answer["error"]["message"] == "the connection ended within a line"
 
 
 async def test_a_frame_is_taken_at_the_limit_and_refused_one_past(path: Path) -> None:
-    async with serving(path, HANDLERS, frame_max_bytes=1000):
+    async with ControlServer(path, HANDLERS, frame_max_bytes=1000):
         frame = json.dumps({"op": "echo", "value": ""}).encode().ljust(999)
         assert (await raw(path, frame + b"\n"))["ok"]
         answer = await raw(path, frame + b" \n")
@@ -164,7 +152,7 @@ async def test_a_frame_is_taken_at_the_limit_and_refused_one_past(path: Path) ->
 
 
 async def test_an_endless_line_is_cut_off_and_the_client_still_hears_why(path: Path) -> None:
-    async with serving(path, HANDLERS):
+    async with ControlServer(path, HANDLERS):
         with pytest.raises(RemoteError, match="a line is at most 1048576 bytes"):
             await asked(path, {"op": "echo", "value": "x" * 8_000_000})
         assert await asked(path, {"op": "echo"}) == {"echo": None}
@@ -175,14 +163,14 @@ async def test_an_answer_is_sent_at_the_limit_and_replaced_one_past(path: Path) 
         return {"x": "x" * int(str(request["length"]))}
 
     overhead = len(b'{"ok":true,"x":""}\n')
-    async with serving(path, {"long": long}, frame_max_bytes=1000):
+    async with ControlServer(path, {"long": long}, frame_max_bytes=1000):
         assert len((await asked(path, {"op": "long", "length": 1000 - overhead}))["x"]) == 981
         with pytest.raises(RemoteError, match="the answer is longer than 1000 bytes"):
             await asked(path, {"op": "long", "length": 1001 - overhead})
 
 
 async def test_a_silent_client_is_told_so(path: Path) -> None:
-    async with serving(path, HANDLERS, read_timeout_s=0.05):
+    async with ControlServer(path, HANDLERS, read_timeout_s=0.05):
         answer = await raw(path, b'{"op":')
         assert answer["error"]["message"] == "no whole line within 0.05 s"
 
@@ -191,7 +179,7 @@ async def test_a_client_that_does_not_read_is_dropped(path: Path) -> None:
     async def long(request: Mapping[str, object]) -> Mapping[str, object]:
         return {"x": "x" * 900_000}
 
-    async with serving(path, {"long": long}, read_timeout_s=0.05) as server:
+    async with ControlServer(path, {"long": long}, read_timeout_s=0.05) as server:
         _, writer = await asyncio.open_unix_connection(str(path), limit=1)
         writer.write(b'{"op":"long"}\n')
 
@@ -204,7 +192,7 @@ async def test_a_client_that_does_not_read_is_dropped(path: Path) -> None:
 
 
 async def test_connections_are_limited(path: Path) -> None:
-    async with serving(path, HANDLERS, connections_max=2):
+    async with ControlServer(path, HANDLERS, connections_max=2):
         held = [await asyncio.open_unix_connection(str(path)) for _ in range(2)]
         answer = await raw(path, b'{"op":"echo"}\n')
         assert answer["error"]["code"] == "unavailable"
@@ -224,7 +212,7 @@ async def test_a_request_is_carried_out_when_its_client_is_gone(path: Path) -> N
         done.set()
         return {}
 
-    async with serving(path, {"adopt": adopt}):
+    async with ControlServer(path, {"adopt": adopt}):
         _, writer = await asyncio.open_unix_connection(str(path))
         writer.write(b'{"op":"adopt"}\n')
         await began.wait()
@@ -261,7 +249,7 @@ class TestSocketFile:
         for umask in (0o000, 0o022, 0o077):
             before = os.umask(umask)
             try:
-                async with serving(path, HANDLERS):
+                async with ControlServer(path, HANDLERS):
                     assert stat.S_IMODE(path.stat().st_mode) == 0o600
             finally:
                 os.umask(before)
@@ -286,18 +274,18 @@ class TestSocketFile:
         assert set(modes) == {0o600}
 
     async def started_and_stopped(self, path: Path) -> None:
-        async with serving(path, HANDLERS):
+        async with ControlServer(path, HANDLERS):
             pass
 
     async def test_f32_a_stale_socket_is_replaced(self, path: Path) -> None:
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(path))
         assert path.is_socket()
-        async with serving(path, HANDLERS):
+        async with ControlServer(path, HANDLERS):
             assert await asked(path, {"op": "echo"}) == {"echo": None}
 
     async def test_f32_a_live_socket_is_left_alone(self, path: Path) -> None:
-        async with serving(path, HANDLERS):
+        async with ControlServer(path, HANDLERS):
             with pytest.raises(UnavailableError, match="another daemon listens"):
                 await ControlServer(path, HANDLERS).start()
             assert await asked(path, {"op": "echo"}) == {"echo": None}
@@ -312,7 +300,7 @@ class TestSocketFile:
         first = ControlServer(path, HANDLERS)
         await first.start()
         path.unlink()
-        async with serving(path, HANDLERS):
+        async with ControlServer(path, HANDLERS):
             await first.stop()
             assert await asked(path, {"op": "echo"}) == {"echo": None}
 
@@ -335,7 +323,7 @@ class TestPeers:
     @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
     async def test_another_user_is_refused_with_the_reason(self, folder: Path, path: Path) -> None:
         folder.chmod(0o755)
-        async with serving(path, HANDLERS):
+        async with ControlServer(path, HANDLERS):
             closed = await self.ask_as(NOBODY, path)
             assert closed["code"] == "unavailable"
             assert "no permission" in str(closed["message"])

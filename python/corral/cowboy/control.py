@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from corral.core import logs
 from corral.core.errors import ConfigError, CorralError, UnavailableError, UsageError
@@ -87,6 +87,13 @@ class ControlServer:
         self._connections: set[asyncio.Task[None]] = set()
         self._busy: set[asyncio.Task[None]] = set()  # of those, the ones whose request was read
         self._log = logs.get("corral.cowboy.control")
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     async def start(self) -> None:
         """Listens. Raises UnavailableError when another process does, ConfigError for the path."""
