@@ -105,7 +105,7 @@ def parse(arguments: Sequence[str]) -> Selection:
     narrowed = bool(tests or parsed.k)
     wanted = [*stages, *(stage for stage in STAGES if stage.folder in tests and not stage.floor)]
     chosen = tuple(stage for stage in STAGES if stage in wanted) if wanted else STAGES
-    if narrowed and not any(stage.floor for stage in stages):
+    if narrowed and not any(stage.floor and stage.name in parsed.what for stage in STAGES):
         chosen = tuple(stage for stage in chosen if not stage.floor)
     return Selection(chosen, tests, options, narrowed)
 
@@ -152,7 +152,7 @@ class Runner:
                 self._argv(python, stage, tally), bound_s=bound_s, env=self._env
             )
             count(tally, result, ended_by_itself=ending.status >= 0 and not ending.timed_out)
-        self._judge(result, ending, bound_s)
+        judge(result, ending, self._selection, bound_s=bound_s, ci=self._ci)
         return result
 
     def _argv(self, python: Path, stage: Stage, tally: Path) -> list[str]:
@@ -170,22 +170,26 @@ class Runner:
             return None
         return Path(f"{venv}-floor") / "bin" / "python"
 
-    def _judge(self, result: Result, ending: Ending, bound_s: float) -> None:
-        result.took_s = ending.took_s
-        nothing = result.passed + result.failed + result.skipped == 0
-        if ending.interrupted:
-            result.interrupted = True
-            result.fail("interrupted")
-        elif ending.timed_out:
-            result.fail(f"stopped after its bound of {bound_s:.0f} s", count=not result.failed)
-        elif nothing and not (self._selection.narrowed and ending.status in {0, NOTHING_COLLECTED}):
-            result.fail(f"nothing ran (pytest's exit status {ending.status})")
-        elif ending.status not in {0, 1, NOTHING_COLLECTED} and not result.failed:
-            result.fail(f"pytest ended with status {ending.status}")
-        if ending.leftovers:
-            result.fail(f"left running: {', '.join(ending.leftovers)}")
-        if self._ci and result.skipped:
-            result.notes.append("skipped tests are failures in CI")
+
+def judge(
+    result: Result, ending: Ending, selection: Selection, *, bound_s: float, ci: bool
+) -> None:
+    """Add the failures that no test stands for."""
+    result.took_s = ending.took_s
+    result.interrupted = ending.interrupted
+    ran = result.passed + result.failed + result.skipped
+    if ending.interrupted:
+        result.fail("interrupted")
+    elif ending.timed_out:
+        result.fail(f"stopped after its bound of {bound_s:.0f} s", count=not result.failed)
+    elif not ran and not (selection.narrowed and ending.status == NOTHING_COLLECTED):
+        result.fail(f"nothing ran (pytest's exit status {ending.status})")
+    elif ending.status not in {0, 1, NOTHING_COLLECTED} and not result.failed:
+        result.fail(f"pytest ended with status {ending.status}")
+    if ending.leftovers:
+        result.fail(f"left running: {', '.join(ending.leftovers)}")
+    if ci and result.skipped:
+        result.notes.append("skipped tests are failures in CI")
 
 
 def count(tally: Path, result: Result, *, ended_by_itself: bool) -> None:

@@ -1,0 +1,184 @@
+"""The stage runner: what it runs, how it counts, and that it leaves nothing running."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import stages
+from tests.bounded import Ending
+from tests.lint.repository import ROOT
+
+
+def names(selection: stages.Selection) -> list[str]:
+    return [stage.name for stage in selection.stages]
+
+
+def test_everything_by_default_with_floor_after_ceiling() -> None:
+    assert names(stages.parse([])) == [
+        "lint",
+        "unit",
+        "unit (floor)",
+        "nix",
+        "contract",
+        "contract (floor)",
+        "crash",
+    ]
+
+
+def test_every_folder_of_a_stage_exists() -> None:
+    assert all((ROOT / "tests" / stage.folder).is_dir() for stage in stages.STAGES)
+
+
+def test_named_stages_run_in_their_own_order() -> None:
+    assert names(stages.parse(["contract", "lint"])) == ["lint", "contract", "contract (floor)"]
+    assert names(stages.parse(["unit (floor)"])) == ["unit (floor)"]
+
+
+def test_one_test_runs_once() -> None:
+    selection = stages.parse(["tests/unit/test_x.py::test_y"])
+    assert names(selection) == ["unit"]
+    assert selection.tests == {"unit": ["tests/unit/test_x.py::test_y"]}
+
+
+def test_options_go_to_pytest() -> None:
+    assert stages.parse(["unit", "-x", "-k", "a or b"]).options == ["-x", "-k", "a or b"]
+    assert stages.parse(["unit", "--", "--tb=short", "-k", "c"]).options == [
+        "--tb=short",
+        "-k",
+        "c",
+    ]
+    assert names(stages.parse(["unit", "-k", "a"])) == ["unit"]
+
+
+@pytest.mark.parametrize("what", ["vm", "tests", "tests/nowhere/test_x.py", "tests/conftest.py"])
+def test_an_unknown_stage_is_refused_with_the_list(
+    what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert stages.main([what]) == stages.EXIT_USAGE
+    assert f"{what}; the stages are: lint, unit, nix, contract, crash" in capsys.readouterr().err
+
+
+def counted(tmp_path: Path, text: str, *, ended_by_itself: bool) -> tuple[int, int, int]:
+    (tmp_path / "tally").write_text(text)
+    result = stages.Result(stages.STAGES[0])
+    stages.count(tmp_path / "tally", result, ended_by_itself=ended_by_itself)
+    return result.passed, result.failed, result.skipped
+
+
+def test_counting(tmp_path: Path) -> None:
+    text = "collected\t4\npassed\ta\npassed\tb\nskipped\tc\n"
+    assert counted(tmp_path, text, ended_by_itself=True) == (2, 0, 1)
+    assert counted(tmp_path, text, ended_by_itself=False) == (2, 1, 1)
+    assert counted(tmp_path, "failed\tmodule\ncollected\t0\n", ended_by_itself=True) == (0, 1, 0)
+
+
+OUTCOMES = """
+import pytest
+def test_pass(): pass
+def test_fail(): assert False
+def test_skip(): pytest.skip("x")
+@pytest.mark.xfail
+def test_expected(): assert False
+@pytest.fixture
+def bad_end():
+    yield
+    raise RuntimeError
+def test_teardown(bad_end): pass
+@pytest.fixture
+def bad_start(): raise RuntimeError
+def test_setup(bad_start): pass
+"""
+
+START_SERVER = """
+import subprocess
+def test_forgets():
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+"""
+
+HANG = """
+import subprocess, threading
+def test_hangs():
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    threading.Event().wait()
+def test_never_reached(): pass
+"""
+
+
+RunStage = Callable[..., tuple[str, int]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunStage:
+    """Runs a made-up stage in a process of its own (it adopts orphans): its output and status."""
+
+    def run_stage(text: str, *, bound_s: float = 60, ci: bool = False) -> tuple[str, int]:
+        folder = tmp_path / "tests" / "lint"
+        folder.mkdir(parents=True)
+        (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:valkey\n")
+        (folder / "test_made_up.py").write_text(text)
+        program = (
+            "import sys; from tests import stages as s;"
+            f"s.STAGES = (s.Stage('lint', bound_s={bound_s}),); sys.exit(s.main(['lint']))"
+        )
+        env = os.environ | {"PYTHONPATH": f"{ROOT / 'python'}:{ROOT}", "CI": str(ci).lower()}
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", program],
+            cwd=tmp_path,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.stdout, done.returncode
+
+    return run_stage
+
+
+def test_outcomes_are_counted_once_per_test(run: RunStage) -> None:
+    out, status = run(OUTCOMES)
+    assert out.splitlines()[-1] == "1 passed, 3 failed, 2 skipped"
+    assert status == 1
+
+
+def test_a_skip_fails_in_ci_only(run: RunStage) -> None:
+    out, status = run("import pytest\ndef test_skip(): pytest.skip('x')\ndef test_p(): pass\n")
+    assert (out.splitlines()[-1], status) == ("1 passed, 0 failed, 1 skipped", 0)
+
+
+def test_a_skip_fails_in_ci(run: RunStage) -> None:
+    out, status = run("import pytest\ndef test_skip(): pytest.skip('x')\n", ci=True)
+    assert "skipped tests are failures in CI" in out
+    assert status == 1
+
+
+def test_a_stage_without_tests_fails(run: RunStage) -> None:
+    out, status = run("")
+    assert "nothing ran (pytest's exit status 5)" in out
+    assert (out.splitlines()[-1], status) == ("0 passed, 1 failed, 0 skipped", 1)
+
+
+def test_what_was_left_running_is_ended_and_fails(run: RunStage) -> None:
+    out, status = run(START_SERVER)
+    assert "left running: sleep (pid " in out
+    assert (out.splitlines()[-1], status) == ("1 passed, 1 failed, 0 skipped", 1)
+
+
+def test_a_stage_is_stopped_at_its_bound_with_all_that_it_started(run: RunStage) -> None:
+    out, status = run(HANG, bound_s=3)
+    assert "2 tests did not end" in out
+    assert "stopped after its bound of 3 s" in out
+    assert "left running: sleep (pid " in out
+    assert (out.splitlines()[-1], status) == ("0 passed, 3 failed, 0 skipped", 1)
+
+
+def test_an_interrupted_stage_is_not_a_success() -> None:
+    result = stages.Result(stages.STAGES[0], passed=3)
+    selection = stages.parse(["lint"])
+    stages.judge(result, Ending(-2, 1.0, interrupted=True), selection, bound_s=60, ci=False)
+    assert result.interrupted
+    assert result.failed == 1
