@@ -1,0 +1,368 @@
+"""One source at work: ticks.
+
+A tick takes the events that have come in (entries read, runs finished, Redis' answers, an
+operator's command), applies them to the turns, and commits what changed, all in one transaction.
+Only after the commit does anything leave the process. Whatever fails inside a tick throws the
+book away and reads the ledger again, as a restart would: recovery has one path.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from corral.core import logs
+from corral.core.backoff import Backoff
+from corral.core.clock import Clock
+from corral.core.crashpoints import crashpoint
+from corral.core.errors import CorralError, StorageError
+from corral.core.sqlite import SqliteWriter
+from corral.cowboy import points
+from corral.cowboy.book import Orders
+from corral.cowboy.config import ExecRunner, SourceConfig
+from corral.cowboy.domain import ZERO_ID, State, after, before
+from corral.cowboy.intake import Intake
+from corral.cowboy.machine import Machine
+from corral.cowboy.outgoing import Outgoing
+from corral.cowboy.redisconn import RedisFault
+from corral.cowboy.runner.domain import Finished, Prepared, Refused, RunnerEvent, RunState
+from corral.cowboy.store import Note, Position, Rows, SourceLedger, raise_sequence
+from corral.cowboy.turn import Turn
+
+Event = Callable[[], None]  # runs inside a tick's transaction, in the writer's thread
+
+PURGE_ROWS = 1_000  # looked at per purge
+PURGE_INTERVAL_MS = 1_000
+NOTES_SHOWN = 20
+STORAGE_RETRY_INITIAL_S = 0.2
+STORAGE_RETRY_MAX_S = 5.0
+
+_log = logs.get("cowboy.engine")
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the sources of one agent have in common."""
+
+    agent: str
+    uuid: str
+    writer: SqliteWriter
+    rows: Rows
+    clock: Clock
+    turns_concurrent_max: int
+    sequence: int = 0
+    machines: list[Machine] = field(default_factory=list)
+    send: Callable[[Machine, Orders], None] = lambda _machine, _orders: None
+    slot_freed: Callable[[], None] = lambda: None
+
+    def busy(self) -> int:
+        return sum(len(machine.book.busy) for machine in self.machines)
+
+
+@dataclass(slots=True)
+class Tick:
+    """What a committed tick leaves to be done."""
+
+    sequence: int
+    orders: Orders
+    points: set[str]
+    fetch: dict[bytes, list[bytes]]  # lane -> parked entries whose content is wanted
+    freed: bool
+
+
+class Engine:
+    """The turns of one source. `run` is its life; everything else only posts events."""
+
+    def __init__(self, shared: Shared, name: str, config: SourceConfig) -> None:
+        self.shared = shared
+        self.name = name
+        self.config = config
+        self.ledger = SourceLedger(name, shared.rows)
+        self.out = Outgoing(self)
+        self.tallies: dict[str, int] = {}
+        self.storage_error: CorralError | None = None
+        self.loaded = asyncio.Event()
+        self.drained = False  # the own pending list is known whole: the watermark may move
+        self.offered = 0  # entries read and not yet taken in
+        self.taken = asyncio.Event()  # set after each tick: there may be room to read again
+        self._events: list[Event] = []
+        self._posted = asyncio.Event()
+        self._fetching: set[bytes] = set()
+        self._purge_at_ms = 0
+        self._purge_row = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._fresh()
+
+    def _fresh(self) -> None:
+        self.machine = Machine(
+            self.shared.agent, self.name, self.config, slots_left=self._slots_left
+        )
+        self.intake = Intake(self.machine)
+
+    def _slots_left(self) -> int:
+        """Slots that the other sources leave to this one, as the agent's limit has it."""
+        shared = self.shared
+        others = shared.busy() - len(self.machine.book.busy)
+        return shared.turns_concurrent_max - others
+
+    @property
+    def needs_runner(self) -> bool:
+        return isinstance(self.config.runner, ExecRunner)
+
+    # ------------------------------------------------------------ posting
+
+    def post(self, event: Event) -> None:
+        self._events.append(event)
+        self._posted.set()
+
+    def poke(self) -> None:
+        """Have a tick soon even though nothing came in (a slot elsewhere, a retry that is due)."""
+        self._posted.set()
+
+    def runner_connected(self) -> None:
+        """A runner answers: ask it for every dispatched turn, and hand waiting ones over."""
+        self.post(self._query_runner)
+
+    def _query_runner(self) -> None:
+        self.machine.runner_up = True
+        book = self.machine.book
+        for turn in book.busy.values():
+            book.orders.query.append((turn.id, turn.attempt))
+
+    def runner_lost(self) -> None:
+        def lost() -> None:
+            self.machine.runner_up = self.machine.instant
+
+        self.post(lost)
+
+    def runner_event(self, event: RunnerEvent) -> None:
+        match event:
+            case Prepared(turn, attempt, _):
+                crashpoint(points.PREPARED)
+                self.post(lambda: self.machine.prepared(turn, attempt))
+            case Refused(turn, attempt, reason):
+                self.post(lambda: self.machine.refused(turn, attempt, reason))
+            case Finished(turn, attempt, result):
+                crashpoint(points.RESULT)
+                self.post(lambda: self.machine.finished(turn, attempt, result))
+            case RunState(turn, attempt, phase, outcome):
+                self.post(lambda: self.machine.run_state(turn, attempt, phase, outcome))
+
+    async def command(self, action: Callable[[], None]) -> None:
+        """Run an operator's command in a tick; returns after its commit. Raises what it raises."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        failure: list[CorralError] = []
+
+        def event() -> None:
+            try:
+                action()
+            except CorralError as error:
+                failure.append(error)
+
+        self.post(event)
+        self._waiters.append(done)
+        await done
+        if failure:
+            raise failure[0]
+
+    # ------------------------------------------------------------ life
+
+    async def run(self) -> None:
+        """Load, tick, and start over after a fault. Returns only by cancellation."""
+        backoff = Backoff(STORAGE_RETRY_INITIAL_S, STORAGE_RETRY_MAX_S)
+        while True:
+            try:
+                await self._load()
+                self.storage_error = None
+                self.loaded.set()
+                while True:
+                    await self._posted.wait()
+                    await self._tick()
+                    backoff.reset()
+            except CorralError as error:
+                self._failed(error)
+            except Exception as error:  # a fault in this program: no turn may be lost by it
+                _log.exception("tick_failed", source=self.name)
+                self._failed(CorralError(f"a tick failed: {type(error).__name__}"))
+            await self.shared.clock.sleep(backoff.next_s())
+
+    def _failed(self, error: CorralError) -> None:
+        self.storage_error = error
+        self.loaded.clear()
+        self.drained = False
+        self.out.reset()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+        self._waiters.clear()
+        _log.error(
+            "ledger_unusable" if isinstance(error, StorageError) else "tick_failed",
+            source=self.name, code=error.code, error=str(error),
+        )  # fmt: skip
+
+    async def _load(self) -> None:
+        """Read the open part of the ledger, as after a crash. Proves that a commit is possible."""
+        self._fresh()
+        self._events.clear()
+        self._fetching.clear()
+        self.offered = 0
+        self.out.restart.clear()
+        position, waiting, tallies, sequence = await self.shared.writer.submit(self._read)
+        self.intake.incarnation = position.incarnation
+        self.intake.watermark = position.watermark
+        self.intake.last_taken = position.last_taken
+        self.tallies = tallies
+        self.shared.sequence = max(self.shared.sequence, sequence)
+        machines = self.shared.machines
+        machines[:] = [m for m in machines if m.source != self.name] + [self.machine]
+        for order in waiting:
+            self.post(lambda order=order: self.intake.resume_cancel(order, self.ledger))  # type: ignore[misc]
+        self.poke()
+
+    def _read(self, conn: sqlite3.Connection) -> tuple[Position, list[Turn], dict[str, int], int]:
+        ledger = self.ledger
+        ledger.use(conn)
+        position = ledger.attach()
+        waiting = self.intake.restore(ledger.open_turns(), ledger.parked_counts())
+        return position, waiting, ledger.tallies(), raise_sequence(conn)
+
+    # ------------------------------------------------------------ the tick
+
+    async def _tick(self) -> None:
+        self._posted.clear()
+        events, self._events = self._events, []
+        offered, answered = self.offered, len(self._waiters)
+        tick = await self.shared.writer.submit(lambda conn: self._transact(conn, events))
+        self.offered -= offered
+        self._follow_up(tick)
+        for waiter in self._waiters[:answered]:
+            if not waiter.done():
+                waiter.set_result(None)
+        del self._waiters[:answered]
+
+    def _transact(self, conn: sqlite3.Connection, events: Sequence[Event]) -> Tick:
+        """In the writer's thread, inside the transaction; the event loop does not touch the book
+        meanwhile."""
+        machine, book, intake, ledger = self.machine, self.machine.book, self.intake, self.ledger
+        ledger.use(conn)
+        start = (intake.incarnation, intake.watermark, intake.last_taken)
+        busy = len(book.busy)
+        batch = book.begin(self.shared.clock.wall_ms())
+        book.due(batch.now_ms)
+        for event in events:
+            event()
+        machine.dispatch_waiting()
+        self._purge(batch.now_ms)
+        sequence = 0
+        if batch.created or batch.changed or batch.notes or batch.tallies:
+            ledger.write(batch)
+            sequence = raise_sequence(conn)
+        if self.drained:
+            first = ledger.first_open(intake.incarnation)
+            mark = before(first) if first is not None else intake.last_taken
+            intake.watermark = max(intake.watermark, mark)
+        if start != (intake.incarnation, intake.watermark, intake.last_taken):
+            ledger.move(intake.incarnation, intake.watermark, intake.last_taken, start[0])
+        fetch = {
+            lane: [turn.entry for turn in ledger.parked(lane, intake.room(lane))]
+            for lane in book.parked
+            if lane not in self._fetching and intake.room(lane)
+        }
+        return Tick(sequence, book.orders, batch.points, fetch, len(book.busy) < busy)
+
+    def _purge(self, now_ms: int) -> None:
+        """Now and then delete tombstones that are old enough, a bounded number at a time."""
+        if now_ms < self._purge_at_ms:
+            return
+        position = Position(
+            self.ledger.source_id, self.intake.incarnation, self.intake.watermark, ZERO_ID
+        )
+        cutoff = now_ms - self.config.retention_h * 3_600_000
+        upto = self._purge_row + PURGE_ROWS
+        gone = self.ledger.purge(position, self._purge_row, upto, cutoff)
+        past_end = upto >= self.ledger.last_row()
+        self._purge_row = 0 if past_end else upto
+        if not gone:
+            self._purge_at_ms = now_ms + PURGE_INTERVAL_MS * (60 if past_end else 1)
+        if gone:
+            self.machine.batch.count("purged", gone)
+
+    def _follow_up(self, tick: Tick) -> None:
+        """After the commit, in the event loop: everything that leaves the process."""
+        shared, batch = self.shared, self.machine.batch
+        crashpoint(points.TICK)
+        for point in points.COMMITTED:
+            if point in tick.points:
+                crashpoint(point)
+        shared.sequence = max(shared.sequence, tick.sequence)
+        for name, count in batch.tallies.items():
+            self.tallies[name] = self.tallies.get(name, 0) + count
+        for kind, entry, detail in batch.notes:
+            self.out.log_note(kind, entry, detail)
+        shared.send(self.machine, tick.orders)
+        self._fetching.update(tick.fetch)
+        self.out.take(tick.fetch)
+        self.taken.set()
+        if tick.freed:
+            shared.slot_freed()
+        self._arm_timer()
+
+    def _arm_timer(self) -> None:
+        """A tick when the first retry is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        retries = self.machine.book.retries
+        if retries:
+            wait_ms = min(at_ms for at_ms, _ in retries) - self.shared.clock.wall_ms()
+            loop = asyncio.get_running_loop()
+            # A clock that jumped back must not delay a retry for ever.
+            self._timer = loop.call_later(min(max(wait_ms, 10), 30_000) / 1000, self.poke)
+
+    # ------------------------------------------------------------ what the session asks
+
+    def capacity(self) -> int:
+        """How many entries may be read now."""
+        return self.config.backlog_max - len(self.machine.book.open) - self.offered
+
+    def offer_done(self) -> None:
+        """The own pending list has been read to its end."""
+
+        def drained() -> None:
+            self.drained = True
+
+        self.post(drained)
+
+    def fetched(self, lane: bytes, contents: dict[bytes, bytes | None] | RedisFault) -> None:
+        """The contents of parked turns (or not): the lane may be asked for again."""
+        self._fetching.discard(lane)
+        if isinstance(contents, RedisFault):
+            self.poke()
+            return
+        self.post(lambda: self.intake.fetched(contents, self.ledger))
+
+    def keep_from(self) -> bytes:
+        """The inbox may be trimmed below this id."""
+        return after(self.intake.watermark)
+
+    async def lift_sequence(self, at_least: int) -> int:
+        """Raise the ledger's sequence over a number that Redis has seen (adopt)."""
+        return await self.shared.writer.submit(lambda conn: raise_sequence(conn, at_least))
+
+    def read_notes(self, conn: sqlite3.Connection) -> list[Note]:
+        """The last anomalies, newest first (for `status`)."""
+        self.ledger.use(conn)
+        return self.ledger.notes(NOTES_SHOWN)
+
+    def read_turn(self, conn: sqlite3.Connection, incarnation: int, entry: bytes) -> Turn | None:
+        """A turn that is not in memory any more."""
+        self.ledger.use(conn)
+        return self.ledger.by_entries(incarnation, [entry]).get(entry)
+
+    def held_turn(self, turn: Turn | None) -> Turn:
+        """The turn when it is held. Raises when it is not: release and abandon need that."""
+        if turn is None or turn.state is not State.HELD:
+            raise CorralError("this turn is not held", hint="cowboy status lists held turns")
+        return turn

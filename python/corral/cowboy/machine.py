@@ -1,0 +1,335 @@
+"""The turn machine of one source: what each event does to its turns.
+
+Pure. Every method belongs to one tick: it changes turns, records the change in the book's batch,
+and leaves the work that follows (orders to the runner, acknowledgements, outbox entries) in the
+book. The caller commits the batch before any of that work is done.
+"""
+
+from collections.abc import Callable
+
+from corral.cowboy import points
+from corral.cowboy.book import Batch, Book
+from corral.cowboy.config import AckPolicy, EchoRunner, OnInterrupt, SourceConfig
+from corral.cowboy.domain import REPLY_OUTCOMES, Ack, Kind, Outcome, Slot, State
+from corral.cowboy.runner.domain import RunPhase, RunResult
+from corral.cowboy.turn import Turn
+
+RETRY_MS = (250, 500, 1_000, 2_000, 5_000, 10_000, 30_000)  # the last repeats
+
+
+def retry_delay_ms(attempts: int) -> int:
+    """How long a refused acknowledgement or outbox entry waits before the next attempt."""
+    return RETRY_MS[min(max(attempts - 1, 0), len(RETRY_MS) - 1)]
+
+
+class Machine:
+    """Moves the turns of one source by the rules of `domain`."""
+
+    def __init__(
+        self, agent: str, source: str, config: SourceConfig,
+        slots_left: Callable[[], int] = lambda: 1_000_000,
+    ) -> None:  # fmt: skip
+        """`slots_left`: how many runs the agent's own limit leaves to this source."""
+        self.agent = agent
+        self.source = source
+        self.config = config
+        self.book = Book()
+        self.instant = isinstance(config.runner, EchoRunner)
+        self.runner_up = self.instant
+        self.slots_left = slots_left
+        self.acks_at_dispatch = config.ack is AckPolicy.DISPATCH
+
+    # ------------------------------------------------------------ moves shared by all events
+
+    @property
+    def batch(self) -> Batch:
+        return self.book.batch
+
+    def reply(
+        self, turn: Turn, intent: State, outcome: Outcome, *, body: bytes | None = None,
+        detail: str | None = None, dead_copy: bool = False,
+    ) -> None:  # fmt: skip
+        """Persist an answer or a notice; `intent` is where the turn goes once the outbox has it."""
+        book = self.book
+        book.touch(turn)
+        if turn.state in (State.RECEIVED, State.HELD):
+            book.unqueue(turn)
+        turn.move(State.REPLYING)
+        book.vacate(turn)
+        turn.intent = intent
+        turn.outcome = outcome
+        turn.slot = Slot.REPLY if outcome in REPLY_OUTCOMES else Slot.NOTICE
+        if body is not None:
+            turn.body = body
+        turn.detail = detail
+        turn.dead_copy = dead_copy
+        turn.effect += 1
+        turn.effect_attempts = 0
+        turn.outbox_id = None
+        turn.release = False
+        book.effects[turn.row] = turn
+        book.batch.points.add(points.REPLYING)
+        self.want_ack(turn)
+
+    def want_ack(self, turn: Turn) -> None:
+        """The entry has left `received`: under `ack = dispatch` its acknowledgement is due."""
+        if self.acks_at_dispatch and turn.ack is Ack.UNACKED and turn.ack_attempts == 0:
+            turn.ack_attempts = 1
+            self.book.acks[turn.row] = turn
+
+    def dispatch(self, turn: Turn) -> None:
+        """Commit that the turn goes to the runner; the order to prepare follows the commit."""
+        book = self.book
+        book.touch(turn)
+        turn.move(State.DISPATCHED)
+        turn.attempt += 1
+        turn.started_at_ms = None
+        turn.release = False
+        book.occupy(turn)
+        book.orders.prepare.append(turn)
+        book.batch.points.add(points.DISPATCHED)
+        self.want_ack(turn)
+
+    def dispatch_waiting(self) -> None:
+        """Hand waiting turns over while there are slots, one channel after the other."""
+        book = self.book
+        while self.runner_up and len(book.busy) < min(
+            self.config.turns_concurrent_max, self.slots_left()
+        ):
+            turn = book.next_waiting()
+            if turn is None:
+                return
+            self.dispatch(turn)
+
+    def answer_now(self, turn: Turn) -> None:
+        """The `echo` runner: no process, no effect, so the answer is part of the intake."""
+        content = turn.content or b""
+        if len(content) > self.config.runner.reply_max_bytes:
+            self.reply(turn, State.DONE, Outcome.REPLY_TOO_LARGE)
+        else:
+            self.reply(turn, State.DONE, Outcome.COMPLETED, body=content)
+
+    # ------------------------------------------------------------ the runner's events
+
+    def expects(self, turn_id: str, attempt: int) -> Turn | None:
+        """The dispatched turn that a runner's event is about; None for an older attempt."""
+        turn = self.book.by_id.get(turn_id)
+        if turn is None or turn.state is not State.DISPATCHED or turn.attempt != attempt:
+            return None
+        return turn
+
+    def prepared(self, turn_id: str, attempt: int) -> None:
+        """The child waits at its barrier: commit the start, then say go."""
+        turn = self.expects(turn_id, attempt)
+        if turn is None:
+            self.book.orders.kill.append((turn_id, attempt))
+            return
+        if turn.id in self.book.cancels:
+            self.book.orders.kill.append((turn_id, attempt))
+            return
+        if turn.started_at_ms is None:
+            self.book.touch(turn)
+            turn.started_at_ms = self.batch.now_ms
+            turn.starts += 1
+            self.batch.count("starts")
+            self.batch.points.add(points.STARTED)
+        self.book.orders.go.append((turn_id, attempt))
+
+    def refused(self, turn_id: str, attempt: int, reason: str) -> None:
+        """The runner cannot start this turn at all."""
+        turn = self.expects(turn_id, attempt)
+        if turn is not None:
+            self.reply(turn, State.DONE, Outcome.START_FAILED, detail=reason[:200])
+            self.settle_cancels(turn, Outcome.CANCEL_TOO_LATE)
+
+    def finished(self, turn_id: str, attempt: int, result: RunResult) -> None:
+        """A run is over, its children too. The runner may forget the result after the commit."""
+        self.book.orders.forget.append((turn_id, attempt))
+        turn = self.expects(turn_id, attempt)
+        if turn is None:
+            return
+        cancelled = turn.id in self.book.cancels
+        if result.outcome == "killed":
+            if not result.went:
+                self.never_went(turn)
+            elif cancelled:
+                self.cancelled(turn)
+            else:
+                self.interrupt(turn)
+            return
+        outcome = Outcome(result.outcome)
+        body = result.reply if outcome in REPLY_OUTCOMES else None
+        self.reply(turn, State.DONE, outcome, body=body, detail=result.detail[:200] or None)
+        self.settle_cancels(turn, Outcome.CANCEL_TOO_LATE)
+
+    def run_state(
+        self, turn_id: str, attempt: int, phase: RunPhase, result: RunResult | None
+    ) -> None:
+        """The runner's answer about a turn after a reconnection."""
+        turn = self.expects(turn_id, attempt)
+        if phase is RunPhase.FINISHED and result is not None:
+            self.finished(turn_id, attempt, result)
+        elif turn is None:
+            return
+        elif phase is RunPhase.PREPARED:
+            self.prepared(turn_id, attempt)
+        elif phase is RunPhase.RUNNING:
+            if turn.id in self.book.cancels:
+                self.book.orders.kill.append((turn_id, attempt))
+        elif phase is RunPhase.NEVER_WENT:
+            self.never_went(turn)
+        elif turn.started_at_ms is None:
+            self.book.orders.prepare.append(turn)  # go was never said: certainly not run
+        else:
+            self.interrupt(turn)
+
+    def never_went(self, turn: Turn) -> None:
+        """Its run certainly did nothing: hand it over again, or let its cancellation win."""
+        self.book.touch(turn)
+        if turn.started_at_ms is not None:
+            turn.starts -= 1
+            turn.started_at_ms = None
+        if turn.id in self.book.cancels:
+            self.cancelled(turn)
+            return
+        turn.generation += 1
+        turn.attempt += 1
+        self.book.orders.prepare.append(turn)
+
+    def interrupt(self, turn: Turn) -> None:
+        """The run is over and its outcome unknown: the source's policy decides."""
+        self.book.touch(turn)
+        turn.move(State.INTERRUPTED)
+        self.batch.count("interrupted")
+        self.batch.points.add(points.INTERRUPTED)
+        if turn.id in self.book.cancels:
+            self.cancelled(turn)
+        elif self.config.on_interrupt is OnInterrupt.NOTIFY:
+            self.reply(turn, State.DONE, Outcome.INTERRUPTED)
+        elif self.config.on_interrupt is OnInterrupt.HOLD:
+            self.reply(turn, State.HELD, Outcome.HELD)
+        elif turn.starts >= self.config.dispatch_attempts_max:
+            self.batch.note("poisoned", turn.entry)
+            self.reply(turn, State.DEAD, Outcome.POISONED, dead_copy=True)
+        else:
+            self.dispatch(turn)
+
+    # ------------------------------------------------------------ cancellation
+
+    def cancel(self, order: Turn, target: Turn | None) -> None:
+        """A cancel entry: end its target, now or once its run is over, and tell both senders."""
+        if target is None or target.kind is Kind.CANCEL:
+            self.reply(order, State.DONE, Outcome.CANCEL_UNKNOWN)
+        elif target.state in (State.RECEIVED, State.HELD):
+            self.reply(target, State.CANCELLED, Outcome.CANCELLED)
+            self.reply(order, State.DONE, Outcome.CANCEL_APPLIED)
+        elif target.state is State.DISPATCHED:
+            self.book.cancels.setdefault(target.id, []).append(order)
+            self.book.orders.kill.append((target.id, target.attempt))
+        elif target.state is State.REPLYING and target.intent is State.HELD:
+            self.reply(target, State.CANCELLED, Outcome.CANCELLED)
+            self.reply(order, State.DONE, Outcome.CANCEL_APPLIED)
+        else:
+            self.reply(order, State.DONE, Outcome.CANCEL_TOO_LATE)
+
+    def cancelled(self, turn: Turn) -> None:
+        """The target's run is over (or never was): its notice is persisted with the same commit."""
+        self.reply(turn, State.CANCELLED, Outcome.CANCELLED)
+        self.settle_cancels(turn, Outcome.CANCEL_APPLIED)
+
+    def settle_cancels(self, turn: Turn, outcome: Outcome) -> None:
+        for order in self.book.cancels.pop(turn.id, []):
+            self.reply(order, State.DONE, outcome)
+
+    # ------------------------------------------------------------ Redis' answers
+
+    def acked(self, turns: list[Turn], count: int) -> None:
+        """An XACK of these turns' entries was answered with a count. Zero is success."""
+        fresh = 0
+        for turn in turns:
+            if turn.ack is Ack.ACKED or turn.row not in self.book.open:
+                continue
+            if turn.ack_attempts == 1 and turn.entry not in self.book.lost_entries:
+                fresh += 1
+            self.book.lost_entries.discard(turn.entry)
+            self.book.touch(turn)
+            turn.ack = Ack.ACKED
+            self.close(turn)
+        if count < fresh:
+            self.batch.note("ack_short", None, f"{count} of {fresh}")
+
+    def ack_refused(self, turns: list[Turn]) -> None:
+        """Redis refused an XACK: retry that, not the request; at last forget it."""
+        for turn in turns:
+            if turn.ack is not Ack.UNACKED or turn.row not in self.book.open:
+                continue
+            self.book.touch(turn)
+            if turn.ack_attempts >= self.config.ack_attempts_max:
+                turn.ack = Ack.FORGOTTEN
+                self.batch.note("ack_forgotten", turn.entry)
+                continue
+            turn.ack_attempts += 1
+            delay = retry_delay_ms(turn.ack_attempts)
+            self.book.retries.append((self.batch.now_ms + delay, turn))
+
+    def settled(
+        self, turn: Turn, field: str, outbox_id: bytes | None, dead_id: bytes | None,
+        *, acked: bool,
+    ) -> None:  # fmt: skip
+        """The outbox (and the dead-letter stream) have the effect that `field` marks."""
+        self.book.forget.extend((field, f"{field}:dead"))
+        if turn.state is not State.REPLYING or turn.effect_field != field or turn.intent is None:
+            return  # overtaken: the turn has another effect by now
+        self.book.touch(turn)
+        turn.outbox_id = outbox_id
+        turn.dead_id = dead_id or turn.dead_id
+        intent = turn.intent
+        turn.move(intent)
+        turn.intent = None
+        self.batch.points.add(points.HELD if intent is State.HELD else points.SETTLED)
+        if acked:
+            turn.ack = Ack.ACKED
+        if turn.terminal:
+            turn.terminal_at_ms = self.batch.now_ms
+            turn.content = turn.body = None
+            self.batch.count(intent)
+            if turn.ack is Ack.UNACKED and turn.ack_attempts == 0:
+                turn.ack_attempts = 1
+                self.book.acks[turn.row] = turn
+        self.close(turn)
+
+    def effect_refused(self, turn: Turn, field: str, dead_id: bytes | None, code: str) -> None:
+        """The outbox refused an entry: retry, then a dead letter, at last without a notice."""
+        if turn.state is not State.REPLYING or turn.effect_field != field:
+            return
+        self.book.touch(turn)
+        turn.effect_attempts += 1
+        turn.dead_id = dead_id or turn.dead_id
+        if turn.effect_attempts >= self.config.outbox_attempts_max:
+            if turn.intent is not State.DEAD:
+                self.batch.note("outbox_refused", turn.entry, code)
+                self.reply(turn, State.DEAD, Outcome.OUTBOX_REFUSED, dead_copy=True)
+                return
+            if turn.dead_id is not None:
+                self.batch.note("notice_undelivered", turn.entry, code)
+                self.settled(turn, field, None, turn.dead_id, acked=False)
+                return
+        delay = retry_delay_ms(turn.effect_attempts)
+        self.book.retries.append((self.batch.now_ms + delay, turn))
+
+    def close(self, turn: Turn) -> None:
+        if turn.closed:
+            self.book.drop(turn)
+
+    # ------------------------------------------------------------ the operator
+
+    def release(self, turn: Turn) -> None:
+        """A held turn may go on: it waits, durably marked, for its channel."""
+        self.book.touch(turn)
+        turn.release = True
+        turn.generation += 1
+        self.book.enqueue(turn, front=True)
+
+    def abandon(self, turn: Turn) -> None:
+        """The operator ends a held turn: dead letter and a notice."""
+        self.reply(turn, State.DEAD, Outcome.ABANDONED, dead_copy=True)

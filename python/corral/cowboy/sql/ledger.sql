@@ -1,0 +1,101 @@
+-- name: create_ledger
+INSERT INTO ledger (one, uuid, agent, sequence, created_at_ms) VALUES (1, ?, ?, 0, ?)
+ON CONFLICT DO NOTHING;
+
+-- name: read_ledger
+SELECT uuid, agent, sequence FROM ledger;
+
+-- name: raise_sequence
+UPDATE ledger SET sequence = max(sequence + 1, ?) RETURNING sequence;
+
+-- name: create_source
+INSERT INTO sources (name, incarnation, watermark, last_taken)
+VALUES (?, 0, zeroblob(16), zeroblob(16)) ON CONFLICT DO NOTHING;
+
+-- name: read_source
+SELECT id, incarnation, watermark, last_taken FROM sources WHERE name = ?;
+
+-- name: move_source
+UPDATE sources SET incarnation = ?, watermark = ?, last_taken = ?
+WHERE id = ? AND incarnation = ?;
+
+-- name: last_row
+SELECT coalesce(max(id), 0) FROM turns;
+
+-- The columns of a turn, in the order in which `store` binds and reads them.
+-- name: insert_turn
+INSERT INTO turns (
+  id, source_id, turn_id, incarnation, entry, kind, received_at_ms, state, intent, generation, ack,
+  closed, ack_attempts, attempt, starts, started_at_ms, release, parked, identity, cancels, sender,
+  channel, thread, message_id, traceparent, outcome, slot, detail, dead_copy, effect,
+  effect_attempts, outbox_id, dead_id, terminal_at_ms, body, content)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+        ?, ?, ?, ?, ?);
+
+-- Every change of a turn is guarded by the state and generation it was read with.
+-- name: update_turn
+UPDATE turns SET
+  state = ?, intent = ?, generation = ?, ack = ?, closed = ?, ack_attempts = ?, attempt = ?,
+  starts = ?, started_at_ms = ?, release = ?, parked = ?, outcome = ?, slot = ?, detail = ?,
+  dead_copy = ?, effect = ?, effect_attempts = ?, outbox_id = ?, dead_id = ?, terminal_at_ms = ?,
+  body = ?, content = ?
+WHERE id = ? AND state = ? AND generation = ?;
+
+-- The common change: the outbox has the answer. The binding stays, the content goes.
+-- name: finish_turn
+UPDATE turns SET
+  state = ?, intent = NULL, generation = ?, ack = ?, closed = ?, ack_attempts = ?, outbox_id = ?,
+  dead_id = ?, terminal_at_ms = ?, body = NULL, content = NULL
+WHERE id = ? AND state = 'replying' AND generation = ?;
+
+-- name: open_turns
+SELECT * FROM turns WHERE source_id = ? AND closed = 0 AND parked = 0 ORDER BY incarnation, entry;
+
+-- name: parked_counts
+SELECT coalesce(channel, x''), count(*) FROM turns
+WHERE source_id = ? AND parked = 1 GROUP BY 1;
+
+-- name: parked_of_channel
+SELECT * FROM turns WHERE source_id = ? AND parked = 1 AND coalesce(channel, x'') = ?
+ORDER BY entry LIMIT ?;
+
+-- name: parked_of_other_incarnations
+SELECT * FROM turns WHERE source_id = ? AND parked = 1 AND incarnation <> ?
+ORDER BY entry;
+
+-- name: by_entry
+SELECT * FROM turns WHERE source_id = ? AND incarnation = ? AND entry = ?;
+
+-- name: by_message
+SELECT * FROM turns WHERE source_id = ? AND identity >= ? AND identity <= ?
+ORDER BY id DESC LIMIT 1;
+
+-- name: same_message
+SELECT identity FROM turns WHERE source_id = ? AND identity >= ? AND identity <= ?;
+
+-- name: first_open
+SELECT entry FROM turns WHERE source_id = ? AND incarnation = ? AND closed = 0
+ORDER BY entry LIMIT 1;
+
+-- name: add_note
+INSERT INTO notes (source_id, at_ms, kind, entry, detail) VALUES (?, ?, ?, ?, ?);
+
+-- name: read_notes
+SELECT at_ms, kind, entry, detail FROM notes WHERE source_id = ? ORDER BY id DESC LIMIT ?;
+
+-- name: count
+INSERT INTO tallies (source_id, name, count) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET count = count + excluded.count;
+
+-- name: read_tallies
+SELECT name, count FROM tallies WHERE source_id = ?;
+
+-- Tombstones go only below the watermark, when acknowledged, and not before their retention.
+-- name: purge_turns
+DELETE FROM turns WHERE id IN (
+  SELECT id FROM turns WHERE id > ? AND id <= ? AND closed = 1 AND terminal_at_ms < ?
+    AND source_id = ? AND (incarnation < ? OR entry <= ?));
+
+-- name: purge_notes
+DELETE FROM notes WHERE source_id = ? AND id IN (
+  SELECT id FROM notes WHERE source_id = ? AND at_ms < ? ORDER BY id LIMIT ?);
