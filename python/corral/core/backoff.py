@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Backoff:
-    """Pauses that grow by ``factor`` from ``initial_s`` up to ``max_s`` seconds.
+    """Pauses that grow by `factor` from `initial_s` up to `max_s` seconds.
 
-    ``jitter`` is the share of a pause that chance may take away: 0.1 gives 90 to 100 % of it. No
-    pause is longer than ``max_s``. ``ValueError`` for values that would not back off.
+    `jitter` is the share of a pause that chance may take away: 0.1 gives 90 to 100 % of it. No
+    pause is longer than `max_s`. `ValueError` for values that would not back off.
     """
 
     initial_s: float
@@ -34,5 +34,5 @@ class Backoff:
         return pause_s * (1 - self.jitter * self.rng.random())
 
     def reset(self) -> None:
-        """Start again at ``initial_s``, after something went well."""
+        """Start again at `initial_s`, after something went well."""
         self._pause_s = self.initial_s

@@ -43,7 +43,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """Stands still until :meth:`advance`, which also wakes those whose time has come."""
+    """Stands still until `advance`, which also wakes those whose time has come."""
 
     def __init__(self, *, wall_ms: int = 1_700_000_000_000, mono_s: float = 1_000.0) -> None:
         self._wall_ms = wall_ms
@@ -53,7 +53,7 @@ class ManualClock:
 
     @property
     def sleepers(self) -> int:
-        """How many calls of :meth:`sleep` wait: a test waits for this before it advances."""
+        """How many calls of `sleep` wait: a test waits for this before it advances."""
         return sum(not future.done() for _, _, future in self._sleepers)
 
     def wall_ms(self) -> int:
@@ -73,7 +73,7 @@ class ManualClock:
         await future
 
     def advance(self, seconds: float) -> None:
-        """Move both clocks forward. ``ValueError`` for a negative step."""
+        """Move both clocks forward. `ValueError` for a negative step."""
         if seconds < 0:
             raise ValueError(f"time only goes forward, not by {seconds} s")
         self._mono_s += seconds

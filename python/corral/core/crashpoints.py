@@ -1,9 +1,9 @@
 """Named places at which the crash tests kill the process.
 
-A module registers its points when it is imported and passes them with :func:`crashpoint`, right
+A module registers its points when it is imported and passes them with `crashpoint`, right
 after a commit and around each external effect. Nothing happens there unless the process was armed.
 
-Only the launcher of the crash tests arms, by calling :func:`arm` before it starts a service. This
+Only the launcher of the crash tests arms, by calling `arm` before it starts a service. This
 module reads no environment variable, no file and no argument, so that a packaged service has no
 way to be armed (a test proves it).
 """
@@ -42,7 +42,7 @@ _armed: _Armed | None = None
 
 
 def register(name: str, doc: str) -> str:
-    """Make a point known and return its name. ``ValueError`` when it has another text already."""
+    """Make a point known and return its name. `ValueError` when it has another text already."""
     known = _registry.setdefault(name, doc)
     if known != doc:
         raise ValueError(f"crash point {name!r} is registered twice: {known!r} and {doc!r}")
@@ -56,7 +56,7 @@ def crashpoint(name: str) -> None:
 
 
 def arm(name: str, nth: int = 1) -> None:
-    """Kill this process (SIGKILL) at its ``nth`` pass of ``name``, counted from the first arming.
+    """Kill this process (SIGKILL) at its `nth` pass of `name`, counted from the first arming.
 
     For the test launcher only. The point may be registered later; several points may be armed.
     """
@@ -66,7 +66,7 @@ def arm(name: str, nth: int = 1) -> None:
 
 
 def set_observer(observer: Callable[[str], None] | None) -> None:
-    """Call ``observer(name)`` at every pass, before a kill, in the thread that passes."""
+    """Call `observer(name)` at every pass, before a kill, in the thread that passes."""
     _arming().observer = observer
 
 

@@ -26,7 +26,7 @@ CREATE TABLE corral_migrations (
 
 @dataclass(frozen=True)
 class Schema:
-    """What makes a database ours: ``application_id`` (32 bits) and the migrations, in order."""
+    """What makes a database ours: `application_id` (32 bits) and the migrations, in order."""
 
     application_id: int
     migrations: tuple[str, ...]
@@ -50,7 +50,7 @@ class GuardedConnection(sqlite3.Connection):
 
 
 def storage_error(error: BaseException, path: Path) -> StorageError:
-    """A new ``StorageError`` for what SQLite or the system reported; says what to do next."""
+    """A new `StorageError` for what SQLite or the system reported; says what to do next."""
     if isinstance(error, StorageError):
         return type(error)(error.message, hint=error.hint, ids=error.ids)
     if isinstance(error, OSError):
@@ -89,8 +89,8 @@ def open_database(
 ) -> sqlite3.Connection:
     """Open for writing, after making sure that the file is ours and its schema up to date.
 
-    ``ForeignDatabaseError`` for another application's file, a newer schema or an edited migration;
-    ``StorageError`` for everything that the disk or a lock refuses. With ``create=False`` a file
+    `ForeignDatabaseError` for another application's file, a newer schema or an edited migration;
+    `StorageError` for everything that the disk or a lock refuses. With `create=False` a file
     that is gone is an error and not a new, empty ledger.
     """
     try:
@@ -122,7 +122,7 @@ def open_database(
 
 
 def truncate_wal(connection: sqlite3.Connection, *, busy_timeout_ms: int) -> bool:
-    """Move the write-ahead log into the database and empty it; ``False`` if a reader is in the way.
+    """Move the write-ahead log into the database and empty it; `False` if a reader is in the way.
 
     Never waits and never raises: the log is as good a place as the database.
     """
@@ -154,7 +154,7 @@ def check_database(path: Path) -> list[str]:
 def copy_database(path: Path, dest: Path) -> None:
     """A consistent copy, while others write: one file, mode 0600, on the disk, verified.
 
-    ``dest`` appears complete or not at all; an older one is replaced. ``StorageError`` otherwise.
+    `dest` appears complete or not at all; an older one is replaced. `StorageError` otherwise.
     """
     partial = dest.with_name(f".{dest.name}.partial")
     try:

@@ -1,7 +1,7 @@
 """The base of every error that an operator may see.
 
-``code`` and ``exit_code`` are stable API: scripts match on them, so a code is never reused or
-renamed. A message says what happened and to which id, ``hint`` says what to do next. Neither ever
+`code` and `exit_code` are stable API: scripts match on them, so a code is never reused or
+renamed. A message says what happened and to which id, `hint` says what to do next. Neither ever
 holds message content or a secret.
 """
 
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class CorralError(Exception):
-    """Base of all errors. ``ids`` names what was hit, for example ``{"turn_id": "…"}``."""
+    """Base of all errors. `ids` names what was hit, for example `{"turn_id": "…"}`."""
 
     code: ClassVar[str] = "internal"
     exit_code: ClassVar[int] = 1
@@ -27,7 +27,7 @@ class CorralError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
     def as_dict(self) -> dict[str, object]:
-        """The shape in which errors leave a service: ``code``, ``message``, ``hint``, ``ids``."""
+        """The shape in which errors leave a service: `code`, `message`, `hint`, `ids`."""
         return {
             "code": self.code,
             "message": self.message,

@@ -17,8 +17,8 @@ def _delimited(field: bytes) -> bytes:
 def digest(domain_tag: str, *fields: bytes | str) -> bytes:
     """SHA-256 (32 bytes) over the domain tag and the fields, each preceded by its length.
 
-    ``("ab", "c")`` and ``("a", "bc")`` differ, and so do equal fields under two domain tags. A
-    ``str`` counts as its UTF-8 bytes. ``ValueError`` for an empty tag, ``UnicodeEncodeError`` for
+    `("ab", "c")` and `("a", "bc")` differ, and so do equal fields under two domain tags. A
+    `str` counts as its UTF-8 bytes. `ValueError` for an empty tag, `UnicodeEncodeError` for
     text that has no UTF-8 form.
     """
     if not domain_tag:
@@ -30,7 +30,7 @@ def digest(domain_tag: str, *fields: bytes | str) -> bytes:
 
 
 def hex_id(domain_tag: str, *fields: bytes | str, length: int = 32) -> str:
-    """The first ``length`` lower-case hex digits of :func:`digest` (4 bits each; 16 to 64)."""
+    """The first `length` lower-case hex digits of `digest` (4 bits each; 16 to 64)."""
     if not HEX_LENGTH_MIN <= length <= HEX_LENGTH_MAX:
         raise ValueError(f"length must be {HEX_LENGTH_MIN} to {HEX_LENGTH_MAX}, not {length}")
     return digest(domain_tag, *fields).hex()[:length]

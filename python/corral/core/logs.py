@@ -1,17 +1,33 @@
 """Structured logs to standard error: JSON under systemd, readable on a terminal.
 
-An event is a short constant text; what it is about follows as keys (``turn_id``, ``source``). Logs
+An event is a short constant text; what it is about follows as keys (`turn_id`, `source`). Logs
 carry ids, never content: keys that could hold any are withheld here, as the last line of defence.
 """
 
 import logging
 import os
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import Any, Final
 
-import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+
+@contextmanager
+def _without_rich() -> Iterator[None]:
+    """structlog imports rich where it is installed: a fifth of a service's start, never used."""
+    hidden = "rich" not in sys.modules
+    if hidden:
+        sys.modules["rich"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules["rich"]
+
+
+with _without_rich():
+    import structlog
+    from structlog.typing import FilteringBoundLogger, Processor
 
 WITHHELD: Final = "[withheld]"
 # The last word of a key decides for secrets (redis_password), the whole key for content, because
@@ -29,8 +45,8 @@ LEVELS: Final = {
 def configure(service: str, *, json: bool | None = None, level: str = "info") -> None:
     """Set up logging for the process; may be called again.
 
-    ``json=None`` decides by the surroundings: JSON when the journal reads us or standard error is
-    not a terminal. ``level`` is one of debug, info, warning, error (else ``ValueError``).
+    `json=None` decides by the surroundings: JSON when the journal reads us or standard error is
+    not a terminal. `level` is one of debug, info, warning, error (else `ValueError`).
     """
     if level not in LEVELS:
         raise ValueError(f"level must be one of {', '.join(LEVELS)}, not {level!r}")
@@ -53,7 +69,7 @@ def configure(service: str, *, json: bool | None = None, level: str = "info") ->
 
 
 def get(name: str) -> FilteringBoundLogger:
-    """The logger of one module; ``name`` appears as ``logger``."""
+    """The logger of one module; `name` appears as `logger`."""
     logger: FilteringBoundLogger = structlog.get_logger(logger=name)
     return logger
 

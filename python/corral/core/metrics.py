@@ -1,6 +1,6 @@
 """Counters, gauges and histograms, and the file from which a node exporter reads them.
 
-Names are ``<namespace>_<name>``; labels are ids and states, never content.
+Names are `<namespace>_<name>`; labels are ids and states, never content.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ class Metrics:
         self._registry = prometheus_client.CollectorRegistry(auto_describe=True)
 
     def counter(self, name: str, doc: str, labels: Sequence[str] = ()) -> "Counter":
-        """A number that only grows; exposed as ``<namespace>_<name>_total``."""
+        """A number that only grows; exposed as `<namespace>_<name>_total`."""
         return self._client.Counter(
             name, doc, labels, namespace=self._namespace, registry=self._registry
         )
@@ -60,7 +60,7 @@ class Metrics:
         labels: Sequence[str] = (),
         buckets: Sequence[float] = SECONDS_BUCKETS,
     ) -> "Histogram":
-        """Observations by upper bounds; the name ends with the unit, as in ``turn_seconds``."""
+        """Observations by upper bounds; the name ends with the unit, as in `turn_seconds`."""
         return self._client.Histogram(
             name,
             doc,
@@ -75,10 +75,10 @@ class Metrics:
         return self._client.generate_latest(self._registry).decode()
 
     def write_textfile(self, path: Path) -> None:
-        """Replace ``path`` (mode 0644) in one step: a reader never sees half of it.
+        """Replace `path` (mode 0644) in one step: a reader never sees half of it.
 
-        Blocks on the disk, so not for the event loop. ``OSError`` when it cannot be written. The
-        name must end in ``.prom`` for the node exporter to take it.
+        Blocks on the disk, so not for the event loop. `OSError` when it cannot be written. The
+        name must end in `.prom` for the node exporter to take it.
         """
         # The node exporter reads every *.prom in the directory: the temporary name must not end so.
         temporary = path.with_name(f".{path.name}.{os.getpid()}")

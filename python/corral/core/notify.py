@@ -1,6 +1,6 @@
 """Tells systemd how the service is (sd_notify), without a library.
 
-Outside systemd, where NOTIFY_SOCKET is not set, every call does nothing and returns ``False``.
+Outside systemd, where NOTIFY_SOCKET is not set, every call does nothing and returns `False`.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class Notifier:
 
     @property
     def watchdog_interval_s(self) -> float | None:
-        """How often to call :meth:`watchdog`: half of systemd's limit; ``None`` if it asks not."""
+        """How often to call `watchdog`: half of systemd's limit; `None` if it asks not."""
         return self._watchdog_interval_s
 
     def ready(self, status: str = "") -> bool:
@@ -47,7 +47,7 @@ class Notifier:
         return self._send("READY=1\n" + _status(status), owed="READY=1\n")
 
     def status(self, text: str) -> bool:
-        """One line for ``systemctl status``."""
+        """One line for `systemctl status`."""
         return self._send(_status(text))
 
     def watchdog(self) -> bool:

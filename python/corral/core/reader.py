@@ -1,4 +1,4 @@
-"""Reading a database beside its writer. Services import this from :mod:`corral.core.sqlite`."""
+"""Reading a database beside its writer. Services import this from `corral.core.sqlite`."""
 
 import asyncio
 import sqlite3
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class SqliteReader:
-    """A reading connection of its own, for one ``async with``: it is always closed.
+    """A reading connection of its own, for one `async with`: it is always closed.
 
-    Cannot write (``query_only``) and does not create a file that is missing.
+    Cannot write (`query_only`) and does not create a file that is missing.
     """
 
     def __init__(self, path: Path, *, busy_timeout_ms: int = 5000) -> None:
@@ -62,7 +62,7 @@ class SqliteReader:
     async def fetch(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()
     ) -> list[sqlite3.Row]:
-        """All rows of one SELECT, from one snapshot. ``StorageError`` for what SQLite refuses."""
+        """All rows of one SELECT, from one snapshot. `StorageError` for what SQLite refuses."""
         if self._connection is None:
             raise StorageError(f"{self.path}: is not open", ids={"path": str(self.path)})
         try:

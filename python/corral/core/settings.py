@@ -2,14 +2,14 @@
 
 The first source that has a value wins:
 
-1. arguments of :func:`load` (options of the command line);
-2. the environment: ``<PREFIX><FIELD>``;
-3. a file named by the environment: ``<PREFIX><FIELD>_FILE`` (less one trailing newline);
-4. systemd credentials: ``$CREDENTIALS_DIRECTORY/<field>``, with ``-`` for ``_`` (less one newline);
-5. the configuration file named by ``<PREFIX>CONFIG``: TOML when its name ends in ``.toml``, else
+1. arguments of `load` (options of the command line);
+2. the environment: `<PREFIX><FIELD>`;
+3. a file named by the environment: `<PREFIX><FIELD>_FILE` (less one trailing newline);
+4. systemd credentials: `$CREDENTIALS_DIRECTORY/<field>`, with `-` for `_` (less one newline);
+5. the configuration file named by `<PREFIX>CONFIG`: TOML when its name ends in `.toml`, else
    JSON. A key that the model does not have is refused.
 
-Secrets are fields of the type ``SecretStr`` and belong in 3 or 4. A value of a list or an object is
+Secrets are fields of the type `SecretStr` and belong in 3 or 4. A value of a list or an object is
 JSON in 2, 3 and 4.
 """
 
@@ -38,9 +38,9 @@ Settings = TypeVar("Settings", bound="ServiceSettings")
 
 
 class ServiceSettings(BaseSettings):
-    """Base of the settings of one service; a subclass sets ``env_prefix`` (``"COWBOY_"``).
+    """Base of the settings of one service; a subclass sets `env_prefix` (`"COWBOY_"`).
 
-    Instances are immutable. Build them with :func:`load`, which turns every error into one that an
+    Instances are immutable. Build them with `load`, which turns every error into one that an
     operator can act on.
     """
 
@@ -67,9 +67,9 @@ class ServiceSettings(BaseSettings):
 
 
 def load(cls: type[Settings], **overrides: Any) -> Settings:
-    """Read the settings. An override of ``None`` counts as not given.
+    """Read the settings. An override of `None` counts as not given.
 
-    ``ConfigError``, whose message begins with the path of the key, when a value is missing, wrong
+    `ConfigError`, whose message begins with the path of the key, when a value is missing, wrong
     or unknown, or a file cannot be read. No message contains a value.
     """
     given = {key: value for key, value in overrides.items() if value is not None}
@@ -87,7 +87,7 @@ def load(cls: type[Settings], **overrides: Any) -> Settings:
 
 
 def key_path(location: tuple[int | str, ...]) -> str:
-    """The path of a key as all error messages write it: ``sources.a2a.read_count``."""
+    """The path of a key as all error messages write it: `sources.a2a.read_count`."""
     return ".".join(str(part) for part in location) or "settings"
 
 
@@ -220,7 +220,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _read_text(path: Path, *, key: str, named_by: str) -> str:
-    """The text of a file of at most ``FILE_MAX_BYTES``; ``ConfigError`` says why there is none."""
+    """The text of a file of at most `FILE_MAX_BYTES`; `ConfigError` says why there is none."""
     try:
         with path.open("rb") as file:
             content = file.read(FILE_MAX_BYTES + 1)

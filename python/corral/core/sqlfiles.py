@@ -1,4 +1,4 @@
-"""SQL lives in ``.sql`` files of the package that uses it; this reads them."""
+"""SQL lives in `.sql` files of the package that uses it; this reads them."""
 
 import re
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ _MIGRATION: Final = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 def load_sql(package: str, name: str) -> dict[str, str]:
     """The statements of one file by their names.
 
-    ``name`` is relative to the package: ``load_sql("corral.cowboy", "sql/turns.sql")``. A statement
-    begins after its line ``-- name: foo``; lines that are only a comment are left out.
-    ``ValueError`` for a name without statement, a second statement of one name, or SQL before the
+    `name` is relative to the package: `load_sql("corral.cowboy", "sql/turns.sql")`. A statement
+    begins after its line `-- name: foo`; lines that are only a comment are left out.
+    `ValueError` for a name without statement, a second statement of one name, or SQL before the
     first name.
     """
     from importlib import resources  # 10 ms that a process without SQL does not pay
@@ -38,9 +38,9 @@ def load_sql(package: str, name: str) -> dict[str, str]:
 
 
 def migrations(package: str, folder: str = "sql/migrations") -> list[str]:
-    """The texts of ``NNNN_name.sql`` in a folder of the package, in order, without a gap from 0001.
+    """The texts of `NNNN_name.sql` in a folder of the package, in order, without a gap from 0001.
 
-    ``ValueError`` for another file name among the ``.sql`` files, a gap or a repeated number.
+    `ValueError` for another file name among the `.sql` files, a gap or a repeated number.
     """
     from importlib import resources
 
@@ -59,7 +59,7 @@ def migrations(package: str, folder: str = "sql/migrations") -> list[str]:
 def statements(script: str) -> Iterator[str]:
     """The single statements of a script; a trigger is one statement, comments stay with the next.
 
-    ``ValueError`` when the last statement has no end.
+    `ValueError` when the last statement has no end.
     """
     from sqlite3 import complete_statement
 

@@ -1,14 +1,14 @@
 """SQLite as the services use it: one writer with group commit, readers beside it.
 
-:class:`SqliteWriter` runs one thread with one connection. The thread takes all requests that wait,
-up to ``group_max``, as one transaction with one COMMIT, that is one flush of the disk, and answers
+`SqliteWriter` runs one thread with one connection. The thread takes all requests that wait,
+up to `group_max`, as one transaction with one COMMIT, that is one flush of the disk, and answers
 none of them before. So sixty-four callers cost about as many flushes as one.
 
 What a caller can rely on:
 
 - An answer, value or exception of its own function, means that the COMMIT of its group is on the
   disk, or that the request changed nothing.
-- ``StorageError`` means that the request is not in the database as this process sees it. When the
+- `StorageError` means that the request is not in the database as this process sees it. When the
   COMMIT itself failed to flush, only the next opening decides; treat it as unknown after a crash.
 - A caller that is cancelled withdraws nothing: its request is still done.
 """
@@ -113,7 +113,7 @@ class SqliteWriter:
     async def open(self) -> None:
         """Create (mode 0600) or open the file, apply the missing migrations, start the thread.
 
-        ``ForeignDatabaseError`` for a file that is not ours or is newer, ``StorageError`` for what
+        `ForeignDatabaseError` for a file that is not ours or is newer, `StorageError` for what
         the disk refuses; after either the writer may be opened again.
         """
         if self._closed is not None:
@@ -132,11 +132,11 @@ class SqliteWriter:
         await opened
 
     async def submit(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``fn(connection)`` in the writer's thread, in the transaction of its group.
+        """Run `fn(connection)` in the writer's thread, in the transaction of its group.
 
-        Answers ``fn``'s value after the COMMIT. An exception of ``fn`` undoes what ``fn`` did and
-        nothing else, and is raised here; a ``sqlite3.Error`` as the cause of a ``StorageError``.
-        ``fn`` must not begin, commit or roll back, nor keep the connection or a cursor.
+        Answers `fn`'s value after the COMMIT. An exception of `fn` undoes what `fn` did and
+        nothing else, and is raised here; a `sqlite3.Error` as the cause of a `StorageError`.
+        `fn` must not begin, commit or roll back, nor keep the connection or a cursor.
         """
         if not self._accepting:
             raise self._error("is not open")
@@ -182,9 +182,9 @@ class SqliteWriter:
         return await asyncio.to_thread(check_database, self.path)
 
     async def backup(self, dest: Path) -> None:
-        """A consistent copy at ``dest`` (mode 0600, flushed, verified); writing goes on meanwhile.
+        """A consistent copy at `dest` (mode 0600, flushed, verified); writing goes on meanwhile.
 
-        ``dest`` is replaced in one step or left as it was. ``StorageError`` if that fails.
+        `dest` is replaced in one step or left as it was. `StorageError` if that fails.
         """
         if not self._accepting:
             raise self._error("is not open")
