@@ -48,7 +48,7 @@ class Options:
     rendered: Rendered | None = None
     edit: SourcesEdit | None = None
     settings: Mapping[str, str] = field(default_factory=dict)  # server settings, for tests
-    launch: Launch | None = None
+    launch: Callable[[Path], Launch] | None = None  # from the deployment's directory
     base: Path | None = None
 
 
@@ -89,7 +89,8 @@ class Deployment:
         )
         self.board = Board()
         self.supervisor = Supervisor(self.base, in_flight=self.board.in_flight)
-        self._add_services(options.launch or plain_launch(self.agent))
+        make = options.launch
+        self._add_services(make(self.base) if make is not None else plain_launch(self.agent))
         self._admin: redis.asyncio.Redis | None = None
 
     def _edit(self, sources: dict[str, Any]) -> None:

@@ -7,14 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from corral.core.sqlfiles import load_sql
 from corral.local.evidence import Effect, Note, TurnRow, text
 
-TURNS = """
-SELECT s.name, t.turn_id, t.entry, t.kind, t.state, t.outcome, t.ack, t.starts,
-       t.content IS NULL AND t.body IS NULL, t.message_id, t.channel
-FROM turns t JOIN sources s ON s.id = t.source_id ORDER BY s.name, t.entry
-"""
-NOTES = "SELECT s.name, n.kind, n.entry FROM notes n JOIN sources s ON s.id = n.source_id"
+SQL = load_sql("corral.local", "sql/ledger.sql")
 
 
 def _id(packed: bytes | None) -> str | None:
@@ -37,11 +33,12 @@ def copy_ledger(ledger: Path, directory: Path) -> Path:
 def read_ledger(copy: Path) -> tuple[list[TurnRow], list[Note], list[str]]:
     """Turns, notes and faults of a ledger's copy."""
     with closing(sqlite3.connect(copy)) as conn:
-        conn.execute("PRAGMA query_only = ON")
-        faults = [row[0] for row in conn.execute("PRAGMA integrity_check") if row[0] != "ok"]
-        faults += [f"foreign key: {row}" for row in conn.execute("PRAGMA foreign_key_check")]
-        rows = [_turn(row) for row in conn.execute(TURNS)]
-        notes = [Note(source, kind, _id(entry)) for source, kind, entry in conn.execute(NOTES)]
+        faults = [row[0] for row in conn.execute(SQL["integrity"]) if row[0] != "ok"]
+        faults += [f"foreign key: {row}" for row in conn.execute(SQL["foreign_keys"])]
+        rows = [_turn(row) for row in conn.execute(SQL["turns"])]
+        notes = [
+            Note(source, kind, _id(entry)) for source, kind, entry in conn.execute(SQL["notes"])
+        ]
     return rows, notes, faults
 
 

@@ -56,9 +56,8 @@ class Board:
         if key in self.seen:
             return False
         self.seen[key] = seen
-        if seen.outcome != "held":
-            self.answered.add((seen.source, seen.in_reply_to))
-            self.waiting.pop((seen.source, seen.in_reply_to), None)
+        self.answered.add((seen.source, seen.in_reply_to))
+        self.waiting.pop((seen.source, seen.in_reply_to), None)
         return True
 
     def in_flight(self) -> int:

@@ -1,0 +1,5 @@
+"""Planted bugs."""
+
+
+def plant(name: str) -> None:
+    raise LookupError(name)

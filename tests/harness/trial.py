@@ -1,0 +1,251 @@
+"""One trial: a fresh server and ledger, a workload, faults, then the model's judgement."""
+
+import asyncio
+import random
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from corral.local import wait
+from corral.local.collect import collect, keep
+from corral.local.deployment import DAEMON, REDIS, RUNNER, Deployment, Launch, Options
+from corral.local.model import Report, reconcile
+from corral.local.plan import Mix, Planned, Planner
+from corral.local.topology import Rendered, SourcesEdit
+from corral.local.workload import Reader, Sender, send_all
+from tests.harness.armed import read_hits
+
+QUIET_TIMEOUT_S = 25.0
+HIT_TIMEOUT_S = 20.0
+
+# Shorter than an operator would choose, so that a trial takes seconds.
+QUICK: Mapping[str, object] = {
+    "reclaim_idle_ms": 1500,
+    "block_ms": 300,
+    "drain_interval_ms": 500,
+    "trim_interval_ms": 50,
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something done to processes from outside, `at_s` after the workload began."""
+
+    at_s: float
+    what: str  # kill or pause
+    processes: tuple[str, ...]
+    for_s: float = 0.0  # how long a pause lasts
+
+    def __str__(self) -> str:
+        return f"{self.at_s:.2f} s: {self.what} {'+'.join(self.processes)}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is tried. `arms` are crash points by process and by number of its start (from 0).
+
+    `variant` gives each source, by its place, settings that replace those of the topology.
+    """
+
+    name: str
+    seed: int
+    server: str | None = None
+    protocol: int = 3
+    variant: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    sources: tuple[str, ...] = ("a2a", "chat", "echo")
+    mix: Mix | None = None
+    planned: tuple[Planned, ...] = ()
+    before_start: int = 0  # how many of the first messages are sent while nothing runs
+    faults: tuple[Fault, ...] = ()
+    arms: Mapping[str, Mapping[int, tuple[str, ...]]] = field(default_factory=dict)
+    must_hit: bool = False  # the armed points must all have killed
+    plant: str | None = None
+    blockbuster: bool = False
+    rendered: Rendered | None = None
+    quiet_timeout_s: float = QUIET_TIMEOUT_S
+    keep_in: Path | None = None  # where a failed trial keeps its folder
+
+
+@dataclass
+class Result:
+    """What came of a trial."""
+
+    trial: Trial
+    report: Report
+    passed: set[str]
+    kills: list[tuple[str, str]]
+    took_s: float
+    folder: Path | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.report.ok
+
+
+def edit_for(trial: Trial) -> SourcesEdit:
+    """The change of `sources_json` that a trial asks for."""
+
+    def edit(sources: dict[str, Any]) -> None:
+        for name, source in sources["sources"].items():
+            changes = {**QUICK, **trial.variant.get(name, {})}
+            runner = changes.pop("runner", {})
+            source.update(changes)
+            if source["runner"]["kind"] == "exec" and isinstance(runner, dict):
+                source["runner"].update(runner)
+
+    return edit
+
+
+def launch_for(trial: Trial, base: Path, agent: str = "scout") -> Launch:
+    """The armed launcher as the command line of the deployment in `base`."""
+    hits = base / "hits"
+    hits.mkdir(exist_ok=True, mode=0o700)
+    verbs = {DAEMON: "run", RUNNER: "runner"}
+
+    def command(process: str, start: int) -> Sequence[str]:
+        arms = trial.arms.get(process, {}).get(start, ())
+        options = ["--hits", str(hits / f"{process}.hits"), "--pids", str(base / "pids")]
+        if trial.plant is not None:
+            options += ["--plant", trial.plant]
+        if trial.blockbuster and process == DAEMON:
+            options += ["--blockbuster"]
+        launcher = [sys.executable, "-m", "tests.harness.armed"]
+        return [*launcher, *options, *arms, "--", verbs[process], agent]
+
+    return command
+
+
+class Run:
+    """A trial while it runs."""
+
+    def __init__(self, trial: Trial, deployment: Deployment) -> None:
+        self.trial = trial
+        self.deployment = deployment
+        self.board = deployment.board
+        self.hits = deployment.base / "hits"
+        self.rng = random.Random(trial.seed)
+
+    def sender(self, source: str) -> Sender:
+        made = self.deployment
+        return Sender(
+            made.topology,
+            made.agent,
+            source,
+            self.board,
+            protocol=self.trial.protocol,
+            down=made.down,
+        )
+
+    def reader(self, source: str) -> Reader:
+        made = self.deployment
+        trim = self.trial.seed % 2 == 0
+        return Reader(
+            made.topology, made.agent, source, self.board, protocol=self.trial.protocol, trim=trim
+        )
+
+    def plan(self) -> list[Planned]:
+        if self.trial.mix is None:
+            return list(self.trial.planned)
+        return Planner(self.rng, self.trial.mix).plan()
+
+    async def play(self) -> bool:
+        """The workload with its faults; whether everything came to rest afterwards."""
+        planned = self.plan()
+        first = [replace(item, at_s=0.0) for item in planned[: self.trial.before_start]]
+        later = planned[self.trial.before_start :]
+        readers = [
+            asyncio.create_task(self.reader(source).run()) for source in self.deployment.sources
+        ]
+        try:
+            if first:
+                await send_all(self.sender, first, time.monotonic())
+            await self.deployment.start()
+            start_s = time.monotonic()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(send_all(self.sender, later, start_s))
+                for fault in self.trial.faults:
+                    group.create_task(self.inflict(fault, start_s))
+            if self.trial.must_hit:
+                with suppress(wait.WaitTimeoutError):
+                    await wait.until_true(self.all_hit, HIT_TIMEOUT_S, "the armed points to kill")
+            return await self.settle()
+        finally:
+            for reader in readers:
+                reader.cancel()
+            await asyncio.gather(*readers, return_exceptions=True)
+
+    async def settle(self) -> bool:
+        """Liveness: with no more faults everything comes to rest within a bound."""
+        supervisor = self.deployment.supervisor
+        for name, service in supervisor.services.items():
+            if service.paused:
+                supervisor.resume(name)
+        return await self.deployment.until_quiet(self.trial.quiet_timeout_s)
+
+    async def inflict(self, fault: Fault, start_s: float) -> None:
+        await wait.at(start_s + fault.at_s)
+        supervisor = self.deployment.supervisor
+        act = supervisor.kill if fault.what == "kill" else supervisor.pause
+        done = [name for name in fault.processes if act(name)]
+        if fault.what == "pause":
+            await wait.at(time.monotonic() + fault.for_s)
+            for name in done:
+                if supervisor.services[name].paused:
+                    supervisor.resume(name)
+
+    def armed(self) -> list[str]:
+        return [
+            text for starts in self.trial.arms.values() for arms in starts.values() for text in arms
+        ]
+
+    def all_hit(self) -> bool:
+        _, kills = read_hits(self.hits)
+        return len(kills) >= len(self.armed())
+
+
+async def run_trial(trial: Trial) -> Result:
+    """Plays a trial and judges it; a failed one keeps its folder under `keep_in`."""
+    began = time.monotonic()
+    options = Options(
+        server=trial.server,
+        protocol=trial.protocol,
+        rendered=trial.rendered,
+        edit=edit_for(trial),
+        launch=partial(launch_for, trial),
+    )
+    async with Deployment(options) as deployment:
+        run = Run(trial, deployment)
+        trouble: list[str] = []
+        quiet = False
+        try:
+            quiet = await run.play()
+        except* wait.WaitTimeoutError as group:
+            trouble += [str(error) for error in group.exceptions]
+        evidence = await collect(deployment, quiet=quiet)
+        passed, kills = read_hits(run.hits)
+        if trial.must_hit and not run.all_hit():
+            trouble.append(f"not every armed point killed: {run.armed()}, but {kills}")
+        evidence.trouble += trouble
+        report = reconcile(evidence)
+        result = Result(trial, report, passed, kills, time.monotonic() - began)
+        if not report.ok and trial.keep_in is not None:
+            folder = trial.keep_in / trial.name
+            shutil.rmtree(folder, ignore_errors=True)
+            notes = [f"seed {trial.seed}", *(f"{fault}" for fault in trial.faults)]
+            notes += [*run.armed(), "", *(str(violation) for violation in report.violations)]
+            result.folder = keep(deployment, evidence, folder, notes)
+        return result
+
+
+def run_blocking(trial: Trial) -> Result:
+    """`run_trial` for a worker process."""
+    return asyncio.run(run_trial(trial))
+
+
+PROCESSES = (DAEMON, RUNNER, REDIS)
