@@ -34,6 +34,7 @@ WITHHELD: Final = "[withheld]"
 # reply_bytes and prompt_bytes are sizes.
 CONTENT_KEYS: Final = frozenset({"content", "body", "reply", "prompt"})
 SECRET_WORDS: Final = frozenset({"password", "secret", "token"})
+_NAME: Final = "_logger_name"  # "logger" is an argument of structlog's own
 LEVELS: Final = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -51,26 +52,15 @@ def configure(service: str, *, json: bool | None = None, level: str = "info") ->
     if level not in LEVELS:
         raise ValueError(f"level must be one of {', '.join(LEVELS)}, not {level!r}")
     as_json = ("JOURNAL_STREAM" in os.environ or not sys.stderr.isatty()) if json is None else json
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        _service(service),
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-        withhold,
-    ]
+    shared = _shared_processors(service)
     final = _json_renderers() if as_json else _terminal_renderers()
-    structlog.configure(
-        processors=[*shared, *final],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=False,
-    )
+    _configure_structlog([*shared, *final], level)
     _configure_libraries(shared, final)
 
 
 def get(name: str) -> FilteringBoundLogger:
     """The logger of one module; `name` appears as `logger`."""
-    logger: FilteringBoundLogger = structlog.get_logger(logger=name)
+    logger: FilteringBoundLogger = structlog.get_logger(**{_NAME: name})
     return logger
 
 
@@ -94,12 +84,22 @@ def _cleaned(key: object, value: object) -> object:
     return value
 
 
-def _service(service: str) -> Processor:
-    def add(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
-        event.setdefault("service", service)
+def _shared_processors(service: str) -> list[Processor]:
+    def origin(
+        _logger: Any, _method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        event["service"] = service
+        if _NAME in event:
+            event["logger"] = event.pop(_NAME)
         return event
 
-    return add
+    return [
+        structlog.contextvars.merge_contextvars,
+        origin,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        withhold,
+    ]
 
 
 def _json_renderers() -> list[Processor]:
@@ -120,6 +120,15 @@ def _terminal_renderers() -> list[Processor]:
     ]
 
 
+def _configure_structlog(processors: list[Processor], level: str) -> None:
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
 def _configure_libraries(shared: list[Processor], final: list[Processor]) -> None:
     """What libraries log goes the same way. From warning on: below, some log their arguments."""
     handler = logging.StreamHandler(sys.stderr)
@@ -132,3 +141,7 @@ def _configure_libraries(shared: list[Processor], final: list[Processor]) -> Non
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+
+
+# Until a process configures its logs: nothing on standard output, and only what went wrong.
+_configure_structlog([*_shared_processors(""), *_terminal_renderers()], "warning")

@@ -1,0 +1,152 @@
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from corral.core import logs
+from corral.core.errors import ConfigError
+from tests.unit.core import child
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    configuration = structlog.get_config()
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**configuration)
+
+
+class Stderr:
+    """What was written to standard error since the start of the test."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
+        self._text = ""
+
+    def text(self) -> str:
+        self._text += self._capture.readouterr().err
+        return self._text
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.text().splitlines()]
+
+
+@pytest.fixture
+def stderr(capsys: pytest.CaptureFixture[str]) -> Stderr:
+    return Stderr(capsys)
+
+
+def test_a_line_has_who_what_and_when(stderr: Stderr) -> None:
+    logs.configure("cowboy", json=True)
+    logs.get("cowboy.engine").info("turn dispatched", turn_id="scout.a2a.1.7-0", attempt=1)
+    (line,) = stderr.lines()
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "event": "turn dispatched",
+        "level": "info",
+        "logger": "cowboy.engine",
+        "service": "cowboy",
+        "turn_id": "scout.a2a.1.7-0",
+        "attempt": 1,
+    }
+
+
+@pytest.mark.parametrize("key", ["content", "body", "reply", "prompt", "Content"])
+def test_content_is_withheld_and_its_size_is_not(stderr: Stderr, key: str) -> None:
+    logs.configure("cowboy", json=True)
+    logs.get("x").info("got", **{key: "hush", f"{key}_bytes": 4})
+    (line,) = stderr.lines()
+    assert (line[key], line[f"{key}_bytes"]) == ("[withheld]", 4)
+
+
+@pytest.mark.parametrize(
+    "key", ["password", "secret", "token", "redis_password", "run-token", "CORRAL_RUN_TOKEN"]
+)
+def test_secrets_are_withheld_at_any_depth(stderr: Stderr, key: str) -> None:
+    logs.configure("cowboy", json=True)
+    logs.get("x").info("got", **{key: "hush"}, deep={"list": [{key: "hush"}]}, raw=b"hush")
+    assert "hush" not in stderr.text()
+    (line,) = stderr.lines()
+    assert line[key] == line["deep"]["list"][0][key] == "[withheld]"
+    assert line["raw"] == "[4 bytes]"
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_traceback_shows_no_local_variable(stderr: Stderr, as_json: bool) -> None:
+    logs.configure("cowboy", json=as_json)
+    held = "hush"
+    try:
+        raise ConfigError("sources: missing")
+    except ConfigError:
+        logs.get("x").exception("failed")
+    assert "sources: missing" in stderr.text()
+    assert held not in stderr.text()
+
+
+def test_the_level_is_a_threshold(stderr: Stderr) -> None:
+    logs.configure("cowboy", json=True, level="warning")
+    log = logs.get("x")
+    log.info("no")
+    log.warning("yes")
+    assert [line["event"] for line in stderr.lines()] == ["yes"]
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(ValueError, match="debug, info, warning, error"):
+        logs.configure("cowboy", level="loud")
+
+
+def test_libraries_log_the_same_way_from_warning_on(stderr: Stderr) -> None:
+    logs.configure("cowboy", json=True, level="debug")
+    logging.getLogger("aiosqlite").debug("executing %s", "with its arguments")
+    logging.getLogger("redis").warning("lost the %s", "connection")
+    (line,) = stderr.lines()
+    assert (line["event"], line["logger"]) == ("lost the connection", "redis")
+    assert (line["service"], line["level"]) == ("cowboy", "warning")
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("terminal", "journal", "as_json"),
+    [(False, False, True), (True, False, False), (True, True, True), (False, True, True)],
+)
+def test_the_format_follows_the_surroundings(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, journal: bool, as_json: bool
+) -> None:
+    stream = _Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+    if journal:
+        monkeypatch.setenv("JOURNAL_STREAM", "8:1")
+    logs.configure("cowboy")
+    logs.get("x").info("hello")
+    assert stream.getvalue().startswith("{") == as_json
+
+
+def test_rich_is_not_imported_with_the_logs_and_works_afterwards() -> None:
+    assert child.run("imports_child").only() == {"with logs": False, "afterwards": True}
+
+
+def test_before_it_is_configured_a_process_says_only_what_went_wrong(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = logs.get("x")
+    log.info("nothing to see")
+    log.warning("watch out", password="hush")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "watch out" in err
+    assert "hush" not in err
+    assert "nothing to see" not in err
