@@ -140,7 +140,8 @@ class Session:
 
             def begin() -> None:
                 engine.intake.restart_at(incarnation, engine.ledger)
-                engine.machine.batch.note("incarnation_began", None, str(incarnation))
+                if ours > 0:
+                    engine.machine.batch.note("incarnation_began", None, str(incarnation))
 
             await engine.command(begin)
         if (found.uuid, found.incarnation) != (shared.uuid, incarnation):
