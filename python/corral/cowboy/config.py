@@ -5,6 +5,7 @@ value of another type or out of range is refused, and the error begins with the 
 (`sources.a2a.read_count: …`). Models are immutable. Names of Redis keys come from here only.
 """
 
+import json
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -327,6 +328,11 @@ def json_schema() -> dict[str, Any]:
         "title": "sources.json of cowboy",
         **untitled,
     }
+
+
+def schema_text() -> str:
+    """The published text of `json_schema`."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _close_keys(table: dict[str, Any], pattern: str) -> None:

@@ -1,0 +1,391 @@
+"""The program `cowboy`: one command per operator's task, and the two services.
+
+Commands ask the daemon's control socket; none opens its ledger. Exit codes: 0 done, 1 unhealthy,
+64 usage, 69 unavailable, 70 internal, 74 storage, 78 configuration, 130 interrupted.
+Each command imports what it needs when it runs, so that the services start fast and the runner
+loads no Redis client.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from corral import __version__
+from corral.core.errors import UsageError
+from corral.cowboy.cli import (
+    EXIT_UNHEALTHY,
+    EntryGroup,
+    Output,
+    agent_argument,
+    json_option,
+    source_argument,
+)
+
+if TYPE_CHECKING:
+    from corral.cowboy.settings import CowboySettings
+
+COMMAND_TIMEOUT_S: Final = 60.0
+BACKUP_TIMEOUT_S: Final = 600.0
+
+ADOPTION = """\
+Adopting makes the ledger that the daemon has now the one that serves the agent's streams.
+
+cowboy refused because the streams were last served by another ledger, or by a later copy of this
+one: it was lost, moved, or restored from a backup. Whatever only that other ledger knew is unknown
+from here on:
+  - an entry that it had finished, and that is still in the inbox, may start the agent again;
+  - an answer that it had sent may be sent a second time;
+  - a turn that only it knew, acknowledged and not answered, is never answered.
+So first make sure that no other daemon serves this agent, that the right ledger cannot be brought
+back, and look in the outbox for what was answered after the backup was made.
+"""
+
+_log_level = click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Least level of log lines.",
+)
+
+
+@click.group(
+    cls=EntryGroup,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="cowboy")
+def cli() -> None:
+    """Carries messages from an agent's inboxes to the agent, and its answers back.
+
+    Settings come from the environment (COWBOY_...), see the reference of settings.
+    """
+
+
+@cli.command()
+@agent_argument()
+@_log_level
+def run(agent: str, log_level: str) -> None:
+    """Run the daemon of AGENT: all its sources, until SIGTERM.
+
+    \b
+    Example:
+      cowboy run scout
+    """
+    from corral.core import logs
+
+    logs.configure("cowboy", level=log_level)
+    from corral.cowboy.daemon import run_daemon
+
+    asyncio.run(run_daemon(_settings(), agent))
+
+
+@cli.command()
+@agent_argument()
+@_log_level
+def runner(agent: str, log_level: str) -> int:
+    """Run the runner of AGENT: it starts the agent's runs and outlives the daemon.
+
+    \b
+    Example:
+      cowboy runner scout
+    """
+    from corral.core import logs
+
+    logs.configure("cowboy-runner", level=log_level)
+    from corral.cowboy.runner import main as service
+    from corral.cowboy.runner.plan import plans
+
+    settings = _settings()
+    return service.main(
+        service.RunnerOptions(
+            agent=agent,
+            plans=plans(settings.load_sources(agent)),
+            socket=settings.runner_socket(agent),
+            runs=settings.runs_path(agent),
+        )
+    )
+
+
+@cli.command()
+@agent_argument()
+@source_argument
+@click.option("--content", required=True, metavar="TEXT|-", help="What to say; - reads it.")
+@click.option("--channel", help="Channel; turns of one channel run in order.")
+@click.option("--sender", help="Who sends.")
+@click.option("--thread", help="Thread, given back with the answer.")
+@click.option("--message-id", help="Id of the message; made up when absent.")
+@json_option
+@click.pass_obj
+def send(
+    output: Output,
+    agent: str,
+    source: str,
+    content: str,
+    channel: str | None,
+    sender: str | None,
+    thread: str | None,
+    message_id: str | None,
+) -> None:
+    """Add one message to the inbox of SOURCE of AGENT.
+
+    Prints the entry's id and the message's id. Sent again with the same --message-id and the same
+    text, it is not taken twice. Use "--content -" for what must not show in the process list.
+
+    \b
+    Examples:
+      cowboy send scout a2a --content "what changed today?" --channel ops
+      cowboy send scout a2a --content - < question.txt
+    """
+    from corral.core.ids import new_uuid
+    from corral.cowboy import redisops
+
+    settings = _settings()
+    config = settings.load_sources(agent).sources.get(source)
+    if config is None:
+        raise UsageError(f"agent {agent} has no source {source!r}", hint="see its sources.json")
+    if content == "-":
+        body = sys.stdin.buffer.read(config.content_max_bytes + 1)
+    else:
+        body = os.fsencode(content)
+    message = redisops.Message(body, message_id or new_uuid(), sender, channel, thread)
+    endpoint = settings.redis_endpoint(redisops.OPERATOR)
+    try:
+        entry_id = asyncio.run(redisops.send(endpoint, config, message))
+    except KeyboardInterrupt:
+        raise redisops.uncertain(message.message_id) from None
+    fields = {"entry_id": entry_id, "message_id": message.message_id, "stream": config.stream}
+    output.show(fields, f"entry {entry_id}, message {message.message_id}")
+
+
+@cli.command("check-config")
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+@click.pass_obj
+def check_config(output: Output, file: Path) -> int:
+    """Check FILE, a sources.json, and name every fault by the path of its key.
+
+    \b
+    Example:
+      cowboy check-config /etc/cowboy/scout/sources.json
+    """
+    from corral.cowboy.config import load_sources
+    from corral.cowboy.strictjson import RefusedError
+
+    try:
+        sources = load_sources(file)
+    except RefusedError as error:
+        faults = [{"path": fault.path, "message": fault.message} for fault in error.problems]
+        fields = {"ok": False, "file": str(file), "errors": faults, "error": error.as_dict()}
+        output.show(fields, "\n".join(str(fault) for fault in error.problems))
+        return error.exit_code
+    names = list(sources.sources)
+    output.show(
+        {"ok": True, "file": str(file), "agent": sources.agent, "sources": names, "errors": []},
+        f"ok: agent {sources.agent}, sources {', '.join(names)}",
+    )
+    return 0
+
+
+@cli.command()
+@agent_argument(required=False)
+@json_option
+@click.pass_obj
+def status(output: Output, agent: str | None) -> int:
+    """Show how AGENT is, or all agents of this host; exit status 1 when one is unhealthy.
+
+    Asks the daemon. When it cannot be asked, shows what Redis knows, if COWBOY_REDIS_URL and the
+    credential of an identity that may look (the operator's) are set.
+
+    \b
+    Examples:
+      cowboy status
+      cowboy status scout --json
+    """
+    from corral.cowboy import report, view
+
+    settings = _settings()
+    names = [agent] if agent else settings.agents()
+    reports = [report.of_agent(settings, name) for name in names]
+    healthy = bool(reports) and all(one["healthy"] for one in reports)
+    text = "\n\n".join(view.agent_status(one) for one in reports)
+    output.show(
+        {"healthy": healthy, "agents": reports}, text or f"no agents in {settings.config_dir}"
+    )
+    return 0 if healthy else EXIT_UNHEALTHY
+
+
+@cli.command()
+@agent_argument()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_obj
+def adopt(output: Output, agent: str, yes: bool) -> None:
+    """Let the daemon's present ledger serve the streams of AGENT.
+
+    For a source that is blocked because another ledger served it before. Says what that can lead
+    to, and asks, unless --yes is given.
+
+    \b
+    Example:
+      cowboy adopt scout
+    """
+    if not yes:
+        if output.as_json or not sys.stdin.isatty():
+            raise UsageError("adopt needs --yes where nobody can be asked", hint=ADOPTION)
+        click.echo(ADOPTION)
+        click.confirm(f"Adopt the present ledger for {agent}?", abort=True)
+    answer = _asked(agent, {"op": "adopt"}, COMMAND_TIMEOUT_S)
+    adopted, states = answer.get("adopted") or [], answer.get("states") or {}
+    lines = [f"adopted {source}: now {states.get(source, 'unknown')}" for source in adopted]
+    output.show(answer, "\n".join(lines) or f"nothing to adopt: no source of {agent} is blocked")
+
+
+@cli.command()
+@agent_argument()
+@json_option
+@click.pass_obj
+def backup(output: Output, agent: str) -> None:
+    """Write a consistent copy of the ledger of AGENT; prints its path.
+
+    \b
+    Example:
+      cowboy backup scout
+    """
+    answer = _asked(agent, {"op": "backup"}, BACKUP_TIMEOUT_S)
+    output.show(answer, str(answer.get("path", "done")))
+
+
+@cli.group(no_args_is_help=False)
+def turns() -> None:
+    """Look at turns, and decide about those that are held."""
+
+
+@turns.command("list")
+@agent_argument()
+@click.option("--source", help="Only of this source.")
+@click.option("--state", help="Only in this state, as held.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="At most so many."
+)
+@json_option
+@click.pass_obj
+def turns_list(
+    output: Output, agent: str, source: str | None, state: str | None, limit: int
+) -> None:
+    """List turns of AGENT that are not finished, oldest first.
+
+    \b
+    Examples:
+      cowboy turns list scout
+      cowboy turns list scout --state held --json
+    """
+    from corral.core.clock import wall_ms
+    from corral.cowboy import view
+
+    answer = _asked(agent, {"op": "turns", "source": source, "state": state}, COMMAND_TIMEOUT_S)
+    found = answer.get("turns", [])
+    shown, more = found[:limit], len(found[limit:]) + answer.get("more", 0)
+    text = view.turns(shown, wall_ms())
+    output.show({"turns": shown, "more": more}, f"{text}\n{more} more" if more else text)
+
+
+@turns.command("show")
+@agent_argument()
+@click.argument("turn_id")
+@json_option
+@click.pass_obj
+def turns_show(output: Output, agent: str, turn_id: str) -> None:
+    """Show what the ledger knows of one turn, without its content.
+
+    \b
+    Example:
+      cowboy turns show scout scout.a2a.1.1732935482123-0
+    """
+    from corral.cowboy import view
+
+    request = {"op": "turn", "turn_id": _turn_id(agent, turn_id)}
+    found = _asked(agent, request, COMMAND_TIMEOUT_S).get("turn", {})
+    output.show(found, view.fields(found))
+
+
+@turns.command("release")
+@agent_argument()
+@click.argument("turn_id")
+@json_option
+@click.pass_obj
+def turns_release(output: Output, agent: str, turn_id: str) -> None:
+    """Let a held turn run again, as a resumed turn.
+
+    \b
+    Example:
+      cowboy turns release scout scout.a2a.1.1732935482123-0
+    """
+    _decide(output, agent, turn_id, "release", "released")
+
+
+@turns.command("abandon")
+@agent_argument()
+@click.argument("turn_id")
+@json_option
+@click.pass_obj
+def turns_abandon(output: Output, agent: str, turn_id: str) -> None:
+    """End a held turn; its sender is told.
+
+    \b
+    Example:
+      cowboy turns abandon scout scout.a2a.1.1732935482123-0
+    """
+    _decide(output, agent, turn_id, "abandon", "abandoned")
+
+
+@cli.command()
+def schema() -> None:
+    """Print the JSON Schema of sources.json.
+
+    \b
+    Example:
+      cowboy schema > sources.schema.json
+    """
+    from corral.cowboy.config import schema_text
+
+    click.echo(schema_text(), nl=False)
+
+
+def _decide(output: Output, agent: str, turn_id: str, op: str, done: str) -> None:
+    request = {"op": op, "turn_id": _turn_id(agent, turn_id)}
+    answer = _asked(agent, request, COMMAND_TIMEOUT_S)
+    output.show({"turn_id": turn_id, **answer}, f"{done} {turn_id}")
+
+
+def _turn_id(agent: str, text: str) -> str:
+    from corral.cowboy.domain import parse_turn_id
+
+    try:
+        owner = parse_turn_id(text)[0]
+    except (ValueError, OverflowError):
+        raise UsageError(f"{text!r} is not a turn id", hint="AGENT.SOURCE.N.ENTRY-ID") from None
+    if owner != agent:
+        raise UsageError(f"{text} is a turn of {owner}, not of {agent}")
+    return text
+
+
+def _settings() -> "CowboySettings":
+    from corral.core.settings import load
+    from corral.cowboy.settings import CowboySettings
+
+    return load(CowboySettings)
+
+
+def _asked(agent: str, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    from corral.cowboy.control import ask
+
+    return ask(_settings().control_socket(agent), request, timeout_s)
+
+
+if __name__ == "__main__":
+    cli()

@@ -1,0 +1,180 @@
+"""What the operator's commands do with Redis: add one message, and look at what streams show.
+
+No command is sent twice. Whoever asks decides about a repeat, and the message id makes it safe.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from corral.core.errors import UnavailableError, UsageError
+from corral.cowboy.config import GROUP, SourceConfig
+from corral.cowboy.redisconn import RedisFault, Unreachable, Wire, connection_to
+from corral.cowboy.settings import RedisEndpoint
+
+ANSWER_TIMEOUT_S: Final = 10.0
+OPERATOR: Final = "operator"  # the user of these commands when the settings name none
+
+
+class UncertainSendError(UnavailableError):
+    """The message was sent and no answer came: it may be in the stream, or not."""
+
+    code: ClassVar[str] = "send_uncertain"
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message for an inbox; absent fields are not sent. `message_id` makes repeats harmless."""
+
+    content: bytes
+    message_id: str
+    sender: str | None = None
+    channel: str | None = None
+    thread: str | None = None
+
+    def check(self, source: SourceConfig) -> None:
+        """Refuses what the daemon would not hand to the agent. Raises UsageError."""
+        if not self.content.strip():
+            raise UsageError("the content is empty", hint="the agent would never see it")
+        if len(self.content) > source.content_max_bytes:
+            raise UsageError(
+                f"the content has {len(self.content)} bytes, {source.source} takes "
+                f"{source.content_max_bytes}",
+                hint="content_max_bytes in sources.json",
+            )
+        for name, value in self.metadata():
+            size = len(value.encode("utf-8", "surrogateescape"))
+            if size > source.metadata_max_bytes:
+                raise UsageError(
+                    f"{name} has {size} bytes, {source.source} takes {source.metadata_max_bytes}",
+                    hint="metadata_max_bytes in sources.json",
+                )
+            if "\0" in value or not value.isprintable() or not _is_unicode(value):
+                raise UsageError(f"{name} is not plain text")
+
+    def metadata(self) -> list[tuple[str, str]]:
+        """The fields beside the content that are there."""
+        fields = (
+            ("message_id", self.message_id),
+            ("sender", self.sender),
+            ("channel", self.channel),
+            ("thread", self.thread),
+        )
+        return [(name, value) for name, value in fields if value is not None]
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@contextlib.asynccontextmanager
+async def connected(endpoint: RedisEndpoint) -> AsyncIterator[Wire]:
+    """A private connection, closed at the end. Raises RedisFault when there is none."""
+    wire = Wire(connection_to(endpoint, ANSWER_TIMEOUT_S))
+    try:
+        await wire.connect()
+        yield wire
+    finally:
+        await wire.close()
+
+
+async def send(endpoint: RedisEndpoint, source: SourceConfig, message: Message) -> str:
+    """Adds a message to the source's inbox; its entry id.
+
+    Raises UsageError for a message that the source does not take, RedisFault when it was certainly
+    not added, UncertainSendError when it may have been.
+    """
+    message.check(source)
+    fields: list[str | bytes] = ["content", message.content]
+    for pair in message.metadata():
+        fields.extend(pair)
+    async with connected(endpoint) as wire:
+        try:
+            entry_id = await wire.call("XADD", source.stream, "*", *fields)
+        except Unreachable as error:
+            raise uncertain(message.message_id) from error
+    return str(entry_id.decode())
+
+
+def uncertain(message_id: str) -> UncertainSendError:
+    return UncertainSendError(
+        f"no answer from Redis: message {message_id} may have been added",
+        hint=f"repeat the same command with --message-id {message_id}: it is never taken twice",
+        ids={"message_id": message_id},
+    )
+
+
+async def look(endpoint: RedisEndpoint, sources: Iterable[SourceConfig]) -> list[dict[str, Any]]:
+    """What Redis knows of each source, for when the daemon cannot be asked.
+
+    A value that could not be read is None, and `refused` says why. `lag` counts entries that were
+    not read yet, `pending` those read and not acknowledged; `length` includes all that was kept.
+    """
+    async with connected(endpoint) as wire:
+        return [await _look_at(wire, source) for source in sources]
+
+
+async def _look_at(wire: Wire, source: SourceConfig) -> dict[str, Any]:
+    inbox, inbox_groups, oldest, outbox, outbox_groups, dead = await wire.pipeline(
+        [
+            ("XLEN", source.stream),
+            ("XINFO", "GROUPS", source.stream),
+            ("XPENDING", source.stream, GROUP, "-", "+", "1"),
+            ("XLEN", source.outbox),
+            ("XINFO", "GROUPS", source.outbox),
+            ("XLEN", source.dead_stream),
+        ]
+    )
+    replies = (inbox, inbox_groups, oldest, outbox, outbox_groups, dead)
+    refused = {
+        reply.message
+        for reply in replies
+        if isinstance(reply, RedisFault) and not _is_absence(reply)
+    }
+    group = _groups(inbox_groups).get(GROUP, {})
+    return {
+        "source": source.source,
+        "inbox": {
+            "length": _count(inbox),
+            "lag": _count(group.get("lag")),
+            "pending": _count(group.get("pending")),
+            "oldest_pending_idle_ms": _idle_ms(oldest),
+        },
+        "outbox": {
+            "length": _count(outbox),
+            "readers": {
+                name: {"lag": _count(of.get("lag")), "pending": _count(of.get("pending"))}
+                for name, of in _groups(outbox_groups).items()
+            },
+        },
+        "dead": _count(dead),
+        "refused": sorted(refused),
+    }
+
+
+def _is_absence(fault: RedisFault) -> bool:
+    """A stream or group that is not there yet is no refusal."""
+    return "no such key" in fault.message.lower() or fault.code == "redis_no_group"
+
+
+def _count(reply: object) -> int | None:
+    return reply if isinstance(reply, int) else None
+
+
+def _idle_ms(reply: object) -> int | None:
+    return _count(reply[0][2]) if isinstance(reply, list) and reply else None
+
+
+def _groups(reply: object) -> dict[str, dict[str, Any]]:
+    """Groups of a stream by name; RESP2 sends each as a flat list, RESP3 as a map."""
+    groups = {}
+    for item in reply if isinstance(reply, list) else []:
+        pairs = item if isinstance(item, Mapping) else dict(zip(item[::2], item[1::2], strict=True))
+        fields = {key.decode(): value for key, value in pairs.items()}
+        groups[fields["name"].decode("utf-8", "replace")] = fields
+    return groups
