@@ -103,7 +103,7 @@ let
       ]
     );
 
-  # A person: reads everything, adds to inboxes. COMMAND is what an interactive redis-cli asks first.
+  # A person: reads everything, adds to inboxes. An interactive redis-cli begins with COMMAND.
   operator = user names.identity.operator (
     [ "%R~*" ]
     ++ handshake

@@ -64,13 +64,15 @@ let
 
   longSockets =
     topology:
-    map
-      (
-        socket:
-        "${socket.option}: the socket path ${socket.value} has ${toString (stringLength socket.value)} "
-        + "bytes; the kernel takes ${toString socket_path_max_bytes}"
-      )
-      (filter (socket: stringLength socket.value > socket_path_max_bytes) (sockets.all topology));
+    let
+      bytes = socket: stringLength socket.value;
+      long = filter (socket: bytes socket > socket_path_max_bytes) (sockets.all topology);
+    in
+    map (
+      socket:
+      "${socket.option}: the socket path ${socket.value} has ${toString (bytes socket)} bytes; "
+      + "the kernel takes ${toString socket_path_max_bytes}"
+    ) long;
 
   # An agent's runtime directory is that agent's alone.
   redisInAgent =

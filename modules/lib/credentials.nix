@@ -23,22 +23,19 @@ let
         inherit (set.client) units;
       }) options.sources
     ) topology.agents
-    ++
-      map
-        (name: {
-          identity = names.identity.${name};
-          option = name;
-          owner = topology.${name}.user;
-          inherit (topology.${name}) units;
-        })
-        [
-          "operator"
-          "metrics"
-        ];
+    ++ map (fixed topology) [
+      "operator"
+      "metrics"
+    ];
 
-  table =
-    entry: topology:
-    builtins.listToAttrs (map entry (holders topology));
+  fixed = topology: name: {
+    identity = names.identity.${name};
+    option = name;
+    owner = topology.${name}.user;
+    inherit (topology.${name}) units;
+  };
+
+  table = entry: topology: builtins.listToAttrs (map entry (holders topology));
 in
 {
   inherit holders;

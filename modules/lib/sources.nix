@@ -54,7 +54,7 @@ let
     let
       words = types.nonEmptyListOf types.string path value;
       program = builtins.head words;
-      relative = !util.hasPrefix "/" program && builtins.match "[^/]+" program == null;
+      relative = !util.hasPrefix "/" program && util.contains "/" program;
     in
     if relative then
       util.fail "${path}.0" "must be an absolute path, or a name to look up in PATH"

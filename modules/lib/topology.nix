@@ -96,6 +96,7 @@ let
 in
 value:
 let
-  given = types.struct { optional = builtins.mapAttrs (_: _: _: set: set) options; } "topology" value;
+  anything = _: set: set;
+  given = types.struct { optional = builtins.mapAttrs (_: _: anything) options; } "topology" value;
 in
 builtins.mapAttrs (name: type: type name (given.${name} or { })) options

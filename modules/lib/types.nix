@@ -85,9 +85,15 @@ rec {
   attrsOf =
     { key, value }:
     path: set:
-    mapAttrs (name: each: builtins.seq (key (child path name) name) (value (child path name) each)) (
-      attrs path set
-    );
+    let
+      checked =
+        name: each:
+        let
+          at = child path name;
+        in
+        builtins.seq (key at name) (value at each);
+    in
+    mapAttrs checked (attrs path set);
 
   # Exactly these keys. A misspelt option is an error, never ignored.
   struct =

@@ -23,8 +23,13 @@ rec {
   child =
     path: key:
     let
-      plain = stringLength key <= 64 && match "[A-Za-z_][A-Za-z0-9_-]*" key != null;
-      step = if plain then key else show key;
+      step =
+        if stringLength key > 64 then
+          "<${show key}>"
+        else if match "[A-Za-z_][A-Za-z0-9_-]*" key != null then
+          key
+        else
+          show key;
     in
     if path == "" then step else "${path}.${step}";
 
@@ -55,6 +60,9 @@ rec {
   concatMapToList = f: set: concatLists (mapToList f set);
 
   hasPrefix = prefix: text: builtins.substring 0 (stringLength prefix) text == prefix;
+
+  # Without a regular expression: those over a long text end Nix itself.
+  contains = part: text: builtins.replaceStrings [ part ] [ "" ] text != text;
 
   # [ { option = "agents.a"; value = "x"; } … ] -> one message for each value that comes again.
   # The message names both options.
