@@ -83,7 +83,7 @@ class Daemon:
         )
         shared = Shared(
             self.agent, identity.uuid, self.writer, Rows(), self.clock,
-            self.sources.limits.turns_concurrent_max, identity.sequence,
+            self.sources.limits.turns_concurrent_max,
             send=self._send, slot_freed=self._slot_freed,
         )  # fmt: skip
         for name, config in self.sources.sources.items():

@@ -26,7 +26,7 @@ from corral.cowboy.machine import Machine
 from corral.cowboy.outgoing import Outgoing
 from corral.cowboy.redisconn import RedisFault
 from corral.cowboy.runner.domain import Finished, Prepared, Refused, RunnerEvent, RunState
-from corral.cowboy.store import Note, Position, Rows, SourceLedger, raise_sequence
+from corral.cowboy.store import Note, Position, Rows, SourceLedger
 from corral.cowboy.turn import Turn
 
 Event = Callable[[], None]  # runs inside a tick's transaction, in the writer's thread
@@ -50,7 +50,6 @@ class Shared:
     rows: Rows
     clock: Clock
     turns_concurrent_max: int
-    sequence: int = 0
     machines: list[Machine] = field(default_factory=list)
     send: Callable[[Machine, Orders], None] = lambda _machine, _orders: None
     slot_freed: Callable[[], None] = lambda: None
@@ -82,10 +81,15 @@ class Engine:
         self.tallies: dict[str, int] = {}
         self.storage_error: CorralError | None = None
         self.loaded = asyncio.Event()
+        self.sequence = 0  # of the last commit that changed a turn of this source
+        # Redis has confirmed that the streams belong to this ledger, and that it is no older copy.
+        # Until then no turn moves: what an old copy thinks may be wrong.
+        self.verified = False
         self.drained = False  # the own pending list is known whole: the watermark may move
         self.offered = 0  # entries read and not yet taken in
         self.taken = asyncio.Event()  # set after each tick: there may be room to read again
         self._events: list[Event] = []
+        self._urgent: list[Event] = []  # run even before the source is verified
         self._posted = asyncio.Event()
         self._fetching: set[bytes] = set()
         self._purge_at_ms = 0
@@ -149,8 +153,15 @@ class Engine:
             case RunState(turn, attempt, phase, outcome):
                 self.post(lambda: self.machine.run_state(turn, attempt, phase, outcome))
 
-    async def command(self, action: Callable[[], None]) -> None:
-        """Run an operator's command in a tick; returns after its commit. Raises what it raises."""
+    async def command(self, action: Event, *, urgent: bool = False) -> None:
+        """Run a command in a tick; returns after its commit. Raises what it raises.
+
+        Before the source is verified only an `urgent` one runs (what verifies it); others raise.
+        """
+        if not (urgent or self.verified):
+            raise CorralError(
+                f"source {self.name} is not at work yet", hint="cowboy status says why"
+            )
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         failure: list[CorralError] = []
@@ -161,7 +172,8 @@ class Engine:
             except CorralError as error:
                 failure.append(error)
 
-        self.post(event)
+        (self._urgent if urgent else self._events).append(event)
+        self._posted.set()
         self._waiters.append(done)
         await done
         if failure:
@@ -192,6 +204,7 @@ class Engine:
         self.storage_error = error
         self.loaded.clear()
         self.drained = False
+        self.verified = False
         self.out.reset()
         for waiter in self._waiters:
             if not waiter.done():
@@ -206,33 +219,40 @@ class Engine:
         """Read the open part of the ledger, as after a crash. Proves that a commit is possible."""
         self._fresh()
         self._events.clear()
+        self._urgent.clear()
         self._fetching.clear()
         self.offered = 0
         self.out.restart.clear()
-        position, waiting, tallies, sequence = await self.shared.writer.submit(self._read)
+        position, waiting, tallies = await self.shared.writer.submit(self._read)
         self.intake.incarnation = position.incarnation
         self.intake.watermark = position.watermark
         self.intake.last_taken = position.last_taken
         self.tallies = tallies
-        self.shared.sequence = max(self.shared.sequence, sequence)
+        self.sequence = position.sequence
         machines = self.shared.machines
         machines[:] = [m for m in machines if m.source != self.name] + [self.machine]
         for order in waiting:
             self.post(lambda order=order: self.intake.resume_cancel(order, self.ledger))  # type: ignore[misc]
         self.poke()
 
-    def _read(self, conn: sqlite3.Connection) -> tuple[Position, list[Turn], dict[str, int], int]:
+    def _read(self, conn: sqlite3.Connection) -> tuple[Position, list[Turn], dict[str, int]]:
         ledger = self.ledger
         ledger.use(conn)
         position = ledger.attach()
+        # The position is written back so that a full disk shows here, not at the first tick.
+        here = (position.incarnation, position.watermark, position.last_taken)
+        ledger.move(*here, position.incarnation)
         waiting = self.intake.restore(ledger.open_turns(), ledger.parked_counts())
-        return position, waiting, ledger.tallies(), raise_sequence(conn)
+        return position, waiting, ledger.tallies()
 
     # ------------------------------------------------------------ the tick
 
     async def _tick(self) -> None:
         self._posted.clear()
-        events, self._events = self._events, []
+        events, self._urgent = self._urgent, []
+        if self.verified:
+            events += self._events
+            self._events = []
         offered, answered = self.offered, len(self._waiters)
         tick = await self.shared.writer.submit(lambda conn: self._transact(conn, events))
         self.offered -= offered
@@ -253,12 +273,13 @@ class Engine:
         book.due(batch.now_ms)
         for event in events:
             event()
-        machine.dispatch_waiting()
-        self._purge(batch.now_ms)
+        if self.verified:
+            machine.dispatch_waiting()
+            self._purge(batch.now_ms)
         sequence = 0
         if batch.created or batch.changed or batch.notes or batch.tallies:
             ledger.write(batch)
-            sequence = raise_sequence(conn)
+            sequence = ledger.raise_sequence()
         if self.drained:
             first = ledger.first_open(intake.incarnation)
             mark = before(first) if first is not None else intake.last_taken
@@ -277,7 +298,7 @@ class Engine:
         if now_ms < self._purge_at_ms:
             return
         position = Position(
-            self.ledger.source_id, self.intake.incarnation, self.intake.watermark, ZERO_ID
+            self.ledger.source_id, self.intake.incarnation, self.intake.watermark, ZERO_ID, 0
         )
         cutoff = now_ms - self.config.retention_h * 3_600_000
         upto = self._purge_row + PURGE_ROWS
@@ -296,7 +317,7 @@ class Engine:
         for point in points.COMMITTED:
             if point in tick.points:
                 crashpoint(point)
-        shared.sequence = max(shared.sequence, tick.sequence)
+        self.sequence = max(self.sequence, tick.sequence)
         for name, count in batch.tallies.items():
             self.tallies[name] = self.tallies.get(name, 0) + count
         for kind, entry, detail in batch.notes:
@@ -347,9 +368,10 @@ class Engine:
         """The inbox may be trimmed below this id."""
         return after(self.intake.watermark)
 
-    async def lift_sequence(self, at_least: int) -> int:
-        """Raise the ledger's sequence over a number that Redis has seen (adopt)."""
-        return await self.shared.writer.submit(lambda conn: raise_sequence(conn, at_least))
+    def verify(self) -> None:
+        """Redis has confirmed the ledger: turns may move."""
+        self.verified = True
+        self.poke()
 
     def read_notes(self, conn: sqlite3.Connection) -> list[Note]:
         """The last anomalies, newest first (for `status`)."""

@@ -21,6 +21,8 @@ from corral.cowboy.machine import Machine
 from corral.cowboy.points import RECEIVED
 from corral.cowboy.turn import Turn
 
+FETCH_MAX = 16  # parked entries fetched at a time: each may be as large as content_max_bytes
+
 
 class Lookup(Protocol):
     """What the ledger knows beyond the turns in memory. Called inside the tick's transaction."""
@@ -226,7 +228,7 @@ class Intake:
         size = book.lane_size(lane)
         if not book.parked.get(lane) or size > share // 2:
             return 0
-        return max(share - size, 1)
+        return min(max(share - size, 1), FETCH_MAX)
 
     def restart_at(self, incarnation: int, lookup: Lookup) -> None:
         """The stream began anew: its old entries are gone, so nothing of them is pending."""

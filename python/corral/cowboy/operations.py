@@ -55,7 +55,6 @@ class Operations:
             if runner is None
             else {"connected": runner.connected, "runner": runner.runner_id},
             "ledger": {
-                "sequence": max(e.shared.sequence for e in daemon.engines.values()),
                 "commits": daemon.writer.commits,
                 "wal_bytes": daemon.writer.wal_bytes(),
             },
@@ -86,6 +85,7 @@ class Operations:
             if oldest is None
             else {"turn_id": oldest.id, "age_s": max(now_ms - oldest.received_at_ms, 0) / 1000},
             "incarnation": engine.intake.incarnation,
+            "sequence": engine.sequence,
             **engine.intake.describe(),
             "counters": dict(engine.tallies),
             "events": await self._notes(engine),

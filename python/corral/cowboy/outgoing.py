@@ -170,7 +170,7 @@ class Outgoing:
         self.wake.set()
 
     def _packet(self) -> Packet:
-        packet = Packet(self._engine.machine, Settlement(self._engine.shared.sequence))
+        packet = Packet(self._engine.machine, Settlement(self._engine.sequence))
         self.packets.append(packet)
         return packet
 

@@ -122,7 +122,7 @@ class Session:
         found = await settler.attach()
         ours = engine.intake.incarnation
         incarnation = ours
-        if found.uuid == shared.uuid and found.sequence <= shared.sequence and ours > 0:
+        if found.uuid == shared.uuid and found.sequence <= engine.sequence and ours > 0:
             if found.stream_was_gone and engine.intake.last_taken != ZERO_ID:
                 _log.warning("stream_was_deleted", source=engine.name)
                 incarnation = ours + 1
@@ -132,6 +132,7 @@ class Session:
             if ours > 0:
                 _log.warning("redis_was_emptied", source=engine.name, incarnation=incarnation)
         elif not self.adopt:
+            engine.verified = False
             raise _blocked(engine.name, found, shared.uuid)
         else:
             await self._adopt(found)
@@ -143,19 +144,22 @@ class Session:
                 if ours > 0:
                     engine.machine.batch.note("incarnation_began", None, str(incarnation))
 
-            await engine.command(begin)
+            await engine.command(begin, urgent=True)
         if (found.uuid, found.incarnation) != (shared.uuid, incarnation):
-            await settler.claim_ledger(found.uuid, shared.uuid, shared.sequence, incarnation)
+            await settler.claim_ledger(found.uuid, shared.uuid, engine.sequence, incarnation)
         self.adopt = False
+        engine.verify()
         return found
 
     async def _adopt(self, found: Attachment) -> None:
         """Lift this ledger over what Redis has seen, so that the stream is its own from now on."""
-        engine, shared = self._engine, self._engine.shared
-        shared.sequence = await engine.lift_sequence(found.sequence + 1)
-        await engine.command(
-            lambda: engine.machine.batch.note("adopted", None, f"was {found.uuid}")
-        )
+        engine = self._engine
+
+        def lift() -> None:
+            engine.ledger.raise_sequence(found.sequence + 1)
+            engine.machine.batch.note("adopted", None, f"was {found.uuid}")
+
+        await engine.command(lift, urgent=True)
         _log.warning("ledger_adopted", source=engine.name, former=found.uuid)
 
     # ------------------------------------------------------------ reading
@@ -207,14 +211,18 @@ class Session:
         engine.offered += len(entries)
         engine.post(lambda: engine.intake.offer(entries, engine.ledger))
 
-    async def _room(self) -> int:
-        """How many entries may be read: waits while ticks are behind, 0 while the backlog is full
-        (then reclaiming goes on, slowly)."""
+    async def _ticked(self) -> None:
+        """Wait while the ticks are behind with what was read."""
         engine = self._engine
-        limit = engine.config.read_count
-        while engine.offered > OFFERED_MAX_BATCHES * limit:
+        while engine.offered > OFFERED_MAX_BATCHES * engine.config.read_count:
             engine.taken.clear()
             await engine.taken.wait()
+
+    async def _room(self) -> int:
+        """How many entries may be read; 0 while the backlog is full (reclaiming goes on slowly)."""
+        engine = self._engine
+        limit = engine.config.read_count
+        await self._ticked()
         room = min(limit, engine.capacity())
         if room > 0:
             return room
@@ -236,7 +244,7 @@ class Session:
         engine = self._engine
         at = ZERO_ID
         while True:
-            await self._room()
+            await self._ticked()
             page = await reader.pending(at)
             self._polled()
             if not page:

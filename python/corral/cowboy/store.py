@@ -22,11 +22,10 @@ SQL = load_sql("corral.cowboy", "sql/ledger.sql")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which ledger this is, and its commit sequence."""
+    """Which ledger this is, and whose."""
 
     uuid: str
     agent: str
-    sequence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,7 @@ class Position:
     incarnation: int
     watermark: bytes
     last_taken: bytes
+    sequence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,13 @@ class Note:
 def open_ledger(conn: sqlite3.Connection, agent: str, now_ms: int) -> Identity:
     """The ledger's identity, created at the first call. A ledger of another agent is refused."""
     conn.execute(SQL["create_ledger"], (new_uuid(), agent, now_ms))
-    uuid, owner, sequence = conn.execute(SQL["read_ledger"]).fetchone()
+    uuid, owner = conn.execute(SQL["read_ledger"]).fetchone()
     if owner != agent:
         raise GuardError(
             f"the ledger belongs to agent {owner}, not {agent}",
             hint="point state_dir at this agent's own directory",
         )
-    return Identity(uuid, owner, sequence)
-
-
-def raise_sequence(conn: sqlite3.Connection, at_least: int = 0) -> int:
-    """Count this commit; the new number. `at_least` lifts it over what Redis has seen (adopt)."""
-    return int(conn.execute(SQL["raise_sequence"], (at_least,)).fetchone()[0])
+    return Identity(uuid, owner)
 
 
 def _values(source_id: int, turn: Turn) -> tuple[object, ...]:
@@ -334,6 +329,11 @@ class SourceLedger:
                 f"source {self.name}: {name} touched {changed} rows of {len(rows)}",
                 hint="another writer has this ledger open, or this is a fault in cowboy",
             )
+
+    def raise_sequence(self, at_least: int = 0) -> int:
+        """Count this commit; the new number. `at_least` lifts it over what Redis has seen."""
+        row = self.conn.execute(SQL["raise_sequence"], (at_least, self.source_id)).fetchone()
+        return int(row[0])
 
     def first_open(self, incarnation: int) -> bytes | None:
         row = self.conn.execute(SQL["first_open"], (self.source_id, incarnation)).fetchone()

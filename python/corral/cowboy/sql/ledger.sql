@@ -1,19 +1,19 @@
 -- name: create_ledger
-INSERT INTO ledger (one, uuid, agent, sequence, created_at_ms) VALUES (1, ?, ?, 0, ?)
+INSERT INTO ledger (one, uuid, agent, created_at_ms) VALUES (1, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
 -- name: read_ledger
-SELECT uuid, agent, sequence FROM ledger;
+SELECT uuid, agent FROM ledger;
 
 -- name: raise_sequence
-UPDATE ledger SET sequence = max(sequence + 1, ?) RETURNING sequence;
+UPDATE sources SET sequence = max(sequence + 1, ?) WHERE id = ? RETURNING sequence;
 
 -- name: create_source
-INSERT INTO sources (name, incarnation, watermark, last_taken)
-VALUES (?, 0, zeroblob(16), zeroblob(16)) ON CONFLICT DO NOTHING;
+INSERT INTO sources (name, incarnation, sequence, watermark, last_taken)
+VALUES (?, 0, 0, zeroblob(16), zeroblob(16)) ON CONFLICT DO NOTHING;
 
 -- name: read_source
-SELECT id, incarnation, watermark, last_taken FROM sources WHERE name = ?;
+SELECT id, incarnation, watermark, last_taken, sequence FROM sources WHERE name = ?;
 
 -- name: move_source
 UPDATE sources SET incarnation = ?, watermark = ?, last_taken = ?

@@ -3,7 +3,6 @@ CREATE TABLE ledger (
   one           INTEGER PRIMARY KEY CHECK (one = 1),
   uuid          TEXT    NOT NULL,
   agent         TEXT    NOT NULL,
-  sequence      INTEGER NOT NULL,             -- raised by every commit that changes a turn
   created_at_ms INTEGER NOT NULL
 ) STRICT;
 
@@ -11,6 +10,7 @@ CREATE TABLE sources (
   id          INTEGER PRIMARY KEY,
   name        TEXT    NOT NULL UNIQUE,
   incarnation INTEGER NOT NULL,               -- 0: never attached to a stream
+  sequence    INTEGER NOT NULL,               -- raised by every commit that changes a turn
   watermark   BLOB    NOT NULL CHECK (length(watermark) = 16),
   last_taken  BLOB    NOT NULL CHECK (length(last_taken) = 16)
 ) STRICT;
