@@ -1,0 +1,256 @@
+"""A runner process and a daemon's end of its socket, for tests that use real processes."""
+
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from corral.cowboy.runner import domain, processes
+from corral.cowboy.runner.domain import (
+    Event,
+    Finished,
+    Forget,
+    Go,
+    Hello,
+    Kill,
+    Prepared,
+    PrepareRequest,
+    Query,
+    Request,
+    RunPhase,
+    RunResult,
+    RunState,
+    Welcome,
+)
+from corral.cowboy.runner.frames import FrameSplitter
+from corral.local.wait import until
+from tests.unit.runner.launch import Launch, Program
+
+ROOT = Path(__file__).resolve().parents[3]
+WAIT_S = 30.0
+AGENT = "scout"
+LEDGER = "6f9b2c54-3f0e-4a1e-9d57-0d8b8f3c9a11"
+
+E = TypeVar("E", bound=Event)
+
+
+def shell(script: str) -> tuple[str, ...]:
+    return ("/bin/sh", "-c", script)
+
+
+def python(script: str) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", "-c", script)
+
+
+def prepare_request(turn: str, attempt: int = 1, **changes: object) -> PrepareRequest:
+    request = PrepareRequest(
+        turn=turn,
+        attempt=attempt,
+        source="a2a",
+        prompt=b"hello",
+        entry="1732935482123-0",
+        sender=b"ada",
+        channel=b"general",
+        session="00ff",
+        resumed=False,
+        traceparent=None,
+    )
+    return replace(request, **changes)  # type: ignore[arg-type]
+
+
+class Daemon:
+    """One connection to the runner, driven by the test; blocking."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(WAIT_S)
+        self.socket.connect(os.fspath(path))
+        self._frames = FrameSplitter(domain.FRAME_MAX_BYTES)
+        self._events: list[Event] = []
+        self.welcome: Welcome | None = None
+
+    def hello(self, ledger: str = LEDGER) -> "Daemon":
+        self.send(Hello(domain.PROTOCOL_VERSION, AGENT, ledger))
+        self.welcome = self.expect(Welcome)
+        return self
+
+    def send(self, *requests: Request) -> None:
+        self.socket.sendall(b"".join(domain.encode_request(request) for request in requests))
+
+    def next(self) -> Event | None:
+        """The next event; None when the runner closed the connection."""
+        while not self._events:
+            try:
+                data = self.socket.recv(65_536)
+            except ConnectionResetError:
+                return None
+            if not data:
+                return None
+            self._events.extend(domain.decode_event(line) for line in self._frames.feed(data))
+        return self._events.pop(0)
+
+    def expect(self, kind: type[E]) -> E:
+        event = self.next()
+        assert isinstance(event, kind), event
+        return event
+
+    def prepare(self, turn: str, attempt: int = 1, **changes: object) -> Prepared:
+        self.send(prepare_request(turn, attempt, **changes))
+        return self.expect(Prepared)
+
+    def state(self, turn: str, attempt: int = 1) -> RunState:
+        self.send(Query(((turn, attempt),)))
+        return self.expect(RunState)
+
+    def phase(self, turn: str, attempt: int = 1) -> RunPhase:
+        return self.state(turn, attempt).state
+
+    def run(self, turn: str, attempt: int = 1, **changes: object) -> RunResult:
+        self.prepare(turn, attempt, **changes)
+        self.send(Go(turn, attempt))
+        return self.expect(Finished).result
+
+    def kill(self, turn: str, attempt: int = 1, reason: str = "cancel") -> RunResult:
+        self.send(Kill(turn, attempt, reason))
+        return self.expect(Finished).result
+
+    def forget(self, turn: str, attempt: int = 1) -> None:
+        self.send(Forget(turn, attempt))
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class World:
+    """Runner processes of one runtime directory, started one after another."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.launch = Launch(
+            agent=AGENT,
+            socket=str(directory / "runner.sock"),
+            runs=str(directory / "runs"),
+            programs={"a2a": Program(shell("cat"))},
+        )
+        self.runners: list[subprocess.Popen[bytes]] = []
+        self._numbers = itertools.count()
+
+    @property
+    def socket(self) -> Path:
+        return Path(self.launch.socket)
+
+    @property
+    def records(self) -> list[str]:
+        return sorted(path.name for path in Path(self.launch.runs).glob("*"))
+
+    @property
+    def log(self) -> str:
+        return "".join(path.read_text() for path in sorted(self.directory.glob("log.*")))
+
+    def program(self, *command: str, **rules: object) -> None:
+        """What the source ``a2a`` runs from the next start on."""
+        program = Program(command, **rules)  # type: ignore[arg-type]
+        self.launch = replace(self.launch, programs={"a2a": program})
+
+    def start(self, **changes: object) -> subprocess.Popen[bytes]:
+        """Starts a runner process; it may not be listening yet."""
+        number = next(self._numbers)
+        config = self.directory / f"launch.{number}.json"
+        replace(self.launch, **changes).write(config)  # type: ignore[arg-type]
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join((str(ROOT / "python"), str(ROOT))),
+            "PYTHONWARNINGS": "error",
+            "SECRET_OF_THE_RUNNER": "must not be inherited",
+        }
+        with (self.directory / f"log.{number:03}").open("wb") as log:
+            runner = subprocess.Popen(
+                [sys.executable, "-m", "tests.unit.runner.launch", str(config)],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+            )
+        self.runners.append(runner)
+        return runner
+
+    def connect(self) -> Daemon:
+        """Connects to the runner as soon as it listens, without a hello."""
+
+        def tried() -> Daemon | None:
+            assert self.runners[-1].poll() is None, self.log
+            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                return Daemon(self.socket)
+            return None
+
+        connected = until(tried, WAIT_S, "the runner to listen")
+        assert connected is not None
+        return connected
+
+    def daemon(self) -> Daemon:
+        return self.connect().hello()
+
+    def up(self, **changes: object) -> Daemon:
+        self.start(**changes)
+        return self.daemon()
+
+    def kill_runner(self) -> None:
+        self.runners[-1].kill()
+        self.runners[-1].wait(WAIT_S)
+
+    def wait_killed(self) -> None:
+        """Waits until an armed runner has killed itself."""
+        assert self.runners[-1].wait(WAIT_S) == -signal.SIGKILL, self.log
+
+    def close(self) -> None:
+        """Ends all runners and what they started; a last one finds the leftovers of the killed."""
+        for runner in self.runners:
+            if runner.poll() is None:
+                runner.kill()
+                runner.wait(WAIT_S)
+        if any(name.endswith(".json") for name in self.records):
+            runner = self.start(crash_at=None)
+            self.connect().close()
+            runner.terminate()
+            assert runner.wait(WAIT_S) == 0, self.log
+
+
+@contextlib.contextmanager
+def world(directory: Path) -> Iterator[World]:
+    made = World(directory)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def alive(pid: int) -> bool:
+    process = processes.read(pid)
+    return process is not None and process.alive
+
+
+def gone(*pids: int) -> bool:
+    return not any(alive(pid) for pid in pids)
+
+
+def wait_gone(*pids: int) -> None:
+    until(lambda: gone(*pids), WAIT_S, f"processes {pids} to be gone")
+
+
+def wait_lines(path: Path, count: int) -> list[str]:
+    """The first lines that programs have appended to a file, once there are ``count``."""
+    until(lambda: path.exists() and path.read_text().count("\n") >= count, WAIT_S, f"{path.name}")
+    return path.read_text().splitlines()
+
+
+def monotonic_ms() -> float:
+    return time.monotonic() * 1000
