@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from corral.cowboy.config import AgentLimits, EchoRunner, ExecRunner, SourceConfig, parse_sources
-from tests.nix import acl_lines, golden, nix, refusals
+from tests.nix import acl_lines, golden, nix, topologies
 
 HOW = "it differs from what Nix renders; write it anew: python -m tests.nix.golden"
 
@@ -155,7 +155,7 @@ def test_every_option_reaches_the_file(full: dict[str, Any]) -> None:
     file = full["agents"]["a"]["sources_json"]
     assert file["limits"] == {"turns_concurrent_max": 7}
     source = file["sources"]["e"]
-    assert LIMITS.keys() == set(refusals.LIMITS)
+    assert LIMITS.keys() == set(topologies.LIMITS)
     assert {limit: source[limit] for limit in LIMITS} == LIMITS
     assert (source["ack"], source["on_interrupt"]) == ("reply", "hold")
     assert source["runner"] == {

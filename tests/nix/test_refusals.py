@@ -4,17 +4,23 @@ from typing import Any
 
 import pytest
 
-from tests.nix import nix, refusals
+from tests.nix import nix, refused_names, refused_together, refused_values, topologies
 
+GROUPS = {
+    "name": refused_names.NAMES,
+    "unknown": refused_names.UNKNOWN,
+    "value": refused_values.VALUES,
+    "together": refused_together.TOGETHER,
+}
 CASES = [
     pytest.param(case, id=f"{group}-{case.name}")
-    for group, cases in refusals.GROUPS.items()
+    for group, cases in GROUPS.items()
     for case in cases
 ]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_refused_with_the_path(case: refusals.Refusal) -> None:
+def test_refused_with_the_path(case: topologies.Refusal) -> None:
     with pytest.raises(nix.NixError) as refused:
         nix.render(case.topology)
     assert refused.value.message == case.message
@@ -29,10 +35,10 @@ def agents_of(topology: str) -> dict[str, Any]:
     "topology",
     [
         pytest.param("{ }", id="nothing"),
-        pytest.param(refusals.agent("{ }"), id="agent"),
-        pytest.param(refusals.source("{ }"), id="source"),
-        pytest.param(refusals.exec_with("{ }"), id="exec"),
-        pytest.param(refusals.two("{ }", "{ }"), id="two agents"),
+        pytest.param(topologies.agent("{ }"), id="agent"),
+        pytest.param(topologies.source("{ }"), id="source"),
+        pytest.param(topologies.exec_with("{ }"), id="exec"),
+        pytest.param(topologies.two("{ }", "{ }"), id="two agents"),
     ],
 )
 def test_what_the_refused_ones_are_made_of_is_accepted(topology: str) -> None:
@@ -42,21 +48,21 @@ def test_what_the_refused_ones_are_made_of_is_accepted(topology: str) -> None:
 @pytest.mark.parametrize(
     "topology",
     [
-        pytest.param(f"{{ agents.{'a' * 31}.sources.s = {refusals.ECHO}; }}", id="agent name"),
-        pytest.param(f"{{ agents.a.sources.{'s' * 31} = {refusals.ECHO}; }}", id="source name"),
-        pytest.param(refusals.agent(f'{{ user = "{"u" * 31}"; }}'), id="user"),
-        pytest.param(refusals.source("{ read_count = 1; }"), id="whole number"),
+        pytest.param(f"{{ agents.{'a' * 31}.sources.s = {topologies.ECHO}; }}", id="agent name"),
+        pytest.param(f"{{ agents.a.sources.{'s' * 31} = {topologies.ECHO}; }}", id="source name"),
+        pytest.param(topologies.agent(f'{{ user = "{"u" * 31}"; }}'), id="user"),
+        pytest.param(topologies.source("{ read_count = 1; }"), id="whole number"),
         pytest.param(f'{{ paths.state = "/{"p" * 254}"; }}', id="path"),
         pytest.param(f'{{ redis.socket = "/{"r" * 106}"; }}', id="redis socket"),
         pytest.param(
-            f'{{ agents.a.sources.s = {refusals.ECHO}; paths.runtime = "/{"r" * 91}"; }}',
+            f'{{ agents.a.sources.s = {topologies.ECHO}; paths.runtime = "/{"r" * 91}"; }}',
             id="agent socket",
         ),
         pytest.param(
-            refusals.exec_with(f'{{ environment.{"E" * 128} = ""; }}'), id="environment name"
+            topologies.exec_with(f'{{ environment.{"E" * 128} = ""; }}'), id="environment name"
         ),
         pytest.param(
-            refusals.exec_with(
+            topologies.exec_with(
                 '{ command = [ (builtins.concatStringsSep "" '
                 '(builtins.genList (_: "c") 500000)) ]; }'
             ),
@@ -77,7 +83,7 @@ def test_accepted_at_the_limit(topology: str) -> None:
             id="path",
         ),
         pytest.param(
-            refusals.exec_with(f'{{ environment.{"E" * 129} = ""; }}'),
+            topologies.exec_with(f'{{ environment.{"E" * 129} = ""; }}'),
             "agents.a.sources.s.runner.environment.<a string of 129 bytes>: "
             "is not the name of an environment variable",
             id="environment name",
@@ -101,5 +107,5 @@ def test_derived_names_that_would_meet_are_named_with_both_options() -> None:
 
 def test_no_error_repeats_a_value_of_an_environment() -> None:
     with pytest.raises(nix.NixError) as refused:
-        nix.render(refusals.exec_with('{ environment.TOKEN = [ "hunter2" ]; }'))
+        nix.render(topologies.exec_with('{ environment.TOKEN = [ "hunter2" ]; }'))
     assert "hunter2" not in str(refused.value)
