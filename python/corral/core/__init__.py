@@ -2,6 +2,6 @@
 
 Order of dependency, each may import those before it: `errors`, `ids`, `crashpoints`,
 `clock`, `backoff`, `notify`, `logs`, `metrics`, `settings`, `sqlfiles`,
-`database`, `reader`, `sqlite`. Services take the last four by way of `sqlite`. Nothing here
-knows a service.
+`database`, `reader`, `group`, `sqlite`. Services take the last five by way of `sqlite`. Nothing
+here knows a service.
 """

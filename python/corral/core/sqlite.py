@@ -8,8 +8,8 @@ What a caller can rely on:
 
 - An answer, value or exception of its own function, means that the COMMIT of its group is on the
   disk, or that the request changed nothing.
-- `StorageError` means that the request is not in the database as this process sees it. When the
-  COMMIT itself failed to flush, only the next opening decides; treat it as unknown after a crash.
+- `StorageError` means that nobody may count on the request. It is not in the database, except that
+  after a COMMIT that failed in the middle of its flush a crash may bring it back.
 - A caller that is cancelled withdraws nothing: its request is still done.
 """
 
@@ -20,8 +20,8 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from types import CoroutineType, TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
 from corral.core.crashpoints import crashpoint, register
 from corral.core.database import (
@@ -29,10 +29,10 @@ from corral.core.database import (
     check_database,
     copy_database,
     open_database,
-    storage_error,
     truncate_wal,
 )
 from corral.core.errors import StorageError
+from corral.core.group import Request, TransactionEndedError, answer
 from corral.core.reader import SqliteReader
 from corral.core.sqlfiles import load_sql, migrations
 
@@ -57,21 +57,9 @@ COMMIT_AFTER: Final = register(
 JOURNAL_SIZE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 
 # After a lost group the connection is as good as before with these, and opened anew with others.
-_HARMLESS: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-
-
-class _Request(Generic[T]):
-    __slots__ = ("error", "fn", "future", "value")
-
-    def __init__(self, fn: Callable[[sqlite3.Connection], T], future: "asyncio.Future[T]") -> None:
-        self.fn = fn
-        self.future = future
-        self.value: T | None = None
-        self.error: BaseException | None = None
-
-
-class _TransactionEndedError(Exception):
-    """The transaction of the whole group is gone in the middle; the cause, if known, says why."""
+_HARMLESS: Final = frozenset(
+    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CONSTRAINT}
+)
 
 
 class SqliteWriter:
@@ -96,7 +84,7 @@ class SqliteWriter:
         self._busy_timeout_ms = busy_timeout_ms
         self._journal_size_limit_bytes = journal_size_limit_bytes
         self._backup_lock = threading.Lock()
-        self._queue: SimpleQueue[_Request[Any] | None] = SimpleQueue()  # None: the last one
+        self._queue: SimpleQueue[Request[Any] | None] = SimpleQueue()  # None: the last one
         # Used by the event loop:
         self._loop: asyncio.AbstractEventLoop
         self._closed: asyncio.Future[None] | None = None  # there while the thread lives
@@ -141,7 +129,7 @@ class SqliteWriter:
         if not self._accepting:
             raise self._error("is not open")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Request(fn, future))
+        self._queue.put(Request(fn, future))
         try:
             return await future
         finally:
@@ -233,9 +221,9 @@ class SqliteWriter:
         self._disconnect()
         self._tell(_settle, closed)
 
-    def _next_group(self) -> tuple[list[_Request[Any]], bool]:
+    def _next_group(self) -> tuple[list[Request[Any]], bool]:
         """What waits, at least one request, and whether the thread ends after it."""
-        group: list[_Request[Any]] = []
+        group: list[Request[Any]] = []
         try:
             # Nobody can submit to a loop that is closed: finish what there is.
             request = self._queue.get(block=not self._loop_gone)
@@ -248,24 +236,24 @@ class SqliteWriter:
             return group, self._loop_gone and not group
         return group, True
 
-    def _serve(self, group: list[_Request[Any]]) -> None:
+    def _serve(self, group: list[Request[Any]]) -> None:
         try:
             self._commit(group)
         except BaseException as error:  # whatever it is, nobody may wait for ever
             self._lose(group, error)
-        self._tell(_answer, group)
+        self._tell(answer, group)
 
-    def _commit(self, group: list[_Request[Any]]) -> None:
+    def _commit(self, group: list[Request[Any]]) -> None:
         connection = self._connection or self._connect(create=False)
         connection.execute("BEGIN IMMEDIATE")
         if len(group) == 1:
-            if not self._attempt(connection, group[0]):
+            if not group[0].attempt(connection, self.path):
                 connection.execute("ROLLBACK")
                 return
         else:
             for request in group:
                 connection.execute("SAVEPOINT request")
-                if not self._attempt(connection, request):
+                if not request.attempt(connection, self.path):
                     connection.execute("ROLLBACK TO request")
                 connection.execute("RELEASE request")
         crashpoint(COMMIT_BEFORE)
@@ -274,32 +262,14 @@ class SqliteWriter:
         self._wal_bytes = self._same_file()
         self.commits += 1
 
-    def _attempt(self, connection: sqlite3.Connection, request: _Request[Any]) -> bool:
-        """Whether the request wants to be committed; it carries its value or exception then."""
-        cause: BaseException | None = None
-        try:
-            request.value = _checked(request.fn(connection))
-        except sqlite3.Error as error:
-            cause = error
-            request.error = storage_error(error, self.path)
-            request.error.__cause__ = error
-        except BaseException as error:
-            cause = request.error = error
-        # A full disk makes SQLite roll everything back, and a request may end what it did not
-        # begin. The other requests of the group would then run outside of any transaction.
-        if not connection.in_transaction:
-            raise _TransactionEndedError from cause
-        return cause is None
-
-    def _lose(self, group: list[_Request[Any]], error: BaseException) -> None:
+    def _lose(self, group: list[Request[Any]], error: BaseException) -> None:
         """Nothing of the group is in the database: tell everyone, make the connection good."""
-        cause = error.__cause__ if isinstance(error, _TransactionEndedError) else error
+        cause = error.__cause__ if isinstance(error, TransactionEndedError) else error
         for request in group:
             if cause is None:
                 request.error = self._error("a request ended the transaction of its group")
             else:
-                request.error = storage_error(cause, self.path)
-                request.error.__cause__ = cause
+                request.fail(cause, self.path)
         connection = self._connection
         if connection is None:
             return
@@ -364,26 +334,6 @@ class SqliteWriter:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:  # the loop is closed, and with it everybody who could listen
             self._loop_gone = True
-
-
-def _checked(value: T) -> T:
-    if isinstance(value, sqlite3.Cursor | CoroutineType):
-        if isinstance(value, CoroutineType):
-            value.close()
-        raise TypeError(f"a request must return values, not a {type(value).__name__}")
-    return value
-
-
-def _answer(group: list[_Request[Any]]) -> None:
-    for request in group:
-        if request.future.done():  # its caller was cancelled
-            continue
-        if request.error is None:
-            request.future.set_result(request.value)
-        elif isinstance(request.error, StopIteration):  # a future refuses this one
-            request.future.set_exception(RuntimeError("a request raised StopIteration"))
-        else:
-            request.future.set_exception(request.error)
 
 
 def _settle(future: "asyncio.Future[None]") -> None:

@@ -203,13 +203,42 @@ async def test_a_value_that_belongs_to_the_thread_is_refused(
     async def asynchronous(connection: sqlite3.Connection) -> None:
         insert("never")(connection)
 
+    def generating(connection: sqlite3.Connection) -> object:
+        return (insert(name)(connection) for name in ("never",))
+
+    def cursor(connection: sqlite3.Connection) -> object:
+        return connection.execute("SELECT 1")
+
     async with held(ledger) as group:
-        group.submit(lambda connection: connection.execute("SELECT 1"), asynchronous, insert("a"))
-    cursor, coroutine, value = await group.outcomes()
-    assert "not a Cursor" in str(cursor)
-    assert "not a coroutine" in str(coroutine)
+        group.submit(cursor, asynchronous, generating, insert("a"))
+    *errors, value = await group.outcomes()
+    for error, kind in zip(errors, ("Cursor", "coroutine", "generator"), strict=True):
+        assert str(error) == f"a request must return values, not a {kind}"
     assert value == "a"
     assert names(path) == ["a"]
+
+
+@pytest.mark.parametrize("deep", [True, False])
+async def test_a_failing_request_with_an_open_cursor_does_not_block_the_commit(
+    ledger: SqliteWriter, path: Path, deep: bool
+) -> None:
+    def half_read(connection: sqlite3.Connection) -> None:
+        sql = "INSERT INTO item (name) VALUES ('x'), ('y'), ('z') RETURNING name"
+        rows = connection.execute(sql)
+        raise ValueError(next(rows)[0])
+
+    def wrapped(connection: sqlite3.Connection) -> None:
+        try:
+            half_read(connection)
+        except ValueError:
+            raise GuardError("not x") from None
+
+    async with held(ledger) as group:
+        group.submit(insert("a"), wrapped if deep else half_read, insert("b"))
+    first, error, second = await group.outcomes()
+    assert (first, second) == ("a", "b")
+    assert isinstance(error, GuardError if deep else ValueError)
+    assert names(path) == ["a", "b"]
 
 
 async def test_a_cancelled_caller_withdraws_nothing(ledger: SqliteWriter, path: Path) -> None:
