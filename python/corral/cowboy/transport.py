@@ -75,15 +75,11 @@ class LedgerGone(RedisFault):
 
 
 def entries_of(reply: Reply) -> list[Entry]:
-    """Entries of `XREADGROUP`/`XRANGE`: RESP2 lists, RESP3 maps, nil, and ids without fields."""
+    """Entries of an `XREADGROUP` of one stream: a RESP3 map, a RESP2 list of pairs, or nil."""
     if not reply:
         return []
-    if isinstance(reply, Mapping):
-        reply = next(iter(reply.values()))
-    elif len(reply[0]) == 2 and isinstance(reply[0][1], list) and reply[0][1] \
-            and isinstance(reply[0][1][0], list):  # fmt: skip
-        reply = reply[0][1]
-    return flat_entries(reply)
+    entries = next(iter(reply.values())) if isinstance(reply, Mapping) else reply[0][1]
+    return flat_entries(entries)
 
 
 def flat_entries(reply: Sequence[Any]) -> list[Entry]:
