@@ -18,6 +18,12 @@ from corral.cowboy.turn import Guard, Turn
 
 APPLICATION_ID = 0x434F5742  # "COWB"
 SQL = load_sql("corral.cowboy", "sql/ledger.sql")
+# SQLite asks an adapter for every value that is not exactly a str: a microsecond each.
+_TEXT: Mapping[object, str | None] = {None: None} | {
+    member: member.value
+    for names in (State, Ack, Kind, Outcome, Slot)
+    for member in names.__members__.values()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +74,12 @@ def _values(source_id: int, turn: Turn) -> tuple[object, ...]:
         turn.id,
         turn.incarnation,
         turn.entry,
-        turn.kind,
+        _TEXT[turn.kind],
         turn.received_at_ms,
-        turn.state,
-        turn.intent,
+        _TEXT[turn.state],
+        _TEXT[turn.intent],
         turn.generation,
-        turn.ack,
+        _TEXT[turn.ack],
         int(turn.closed),
         turn.ack_attempts,
         turn.attempt,
@@ -88,8 +94,8 @@ def _values(source_id: int, turn: Turn) -> tuple[object, ...]:
         turn.thread,
         turn.message_id,
         turn.traceparent,
-        turn.outcome,
-        turn.slot,
+        _TEXT[turn.outcome],
+        _TEXT[turn.slot],
         turn.detail,
         int(turn.dead_copy),
         turn.effect,
@@ -151,10 +157,10 @@ def _turn(row: Sequence[object]) -> Turn:
 
 def _update(turn: Turn, guard: Guard) -> tuple[object, ...]:
     return (
-        turn.state,
-        turn.intent,
+        _TEXT[turn.state],
+        _TEXT[turn.intent],
         turn.generation,
-        turn.ack,
+        _TEXT[turn.ack],
         int(turn.closed),
         turn.ack_attempts,
         turn.attempt,
@@ -162,8 +168,8 @@ def _update(turn: Turn, guard: Guard) -> tuple[object, ...]:
         turn.started_at_ms,
         int(turn.release),
         int(turn.parked),
-        turn.outcome,
-        turn.slot,
+        _TEXT[turn.outcome],
+        _TEXT[turn.slot],
         turn.detail,
         int(turn.dead_copy),
         turn.effect,
@@ -174,16 +180,16 @@ def _update(turn: Turn, guard: Guard) -> tuple[object, ...]:
         turn.body,
         turn.content,
         turn.row,
-        guard.state,
+        _TEXT[guard.state],
         guard.generation,
     )
 
 
 def _finish(turn: Turn, guard: Guard) -> tuple[object, ...]:
     return (
-        turn.state,
+        _TEXT[turn.state],
         turn.generation,
-        turn.ack,
+        _TEXT[turn.ack],
         int(turn.closed),
         turn.ack_attempts,
         turn.outbox_id,
