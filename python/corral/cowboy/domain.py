@@ -240,7 +240,7 @@ def parse(fields: Mapping[bytes, bytes], limits: Limits) -> Parsed:
     elif len(content) > limits.content_max_bytes:
         refusal = Outcome.CONTENT_TOO_LARGE
     identity = None
-    if message_id is not None:
+    if message_id:  # an empty one is as none: else all that say the same would be duplicates
         said = (kind_text, content, sender or b"", channel or b"", thread or b"", cancels or b"")
         identity = message_key(message_id) + digest("cowboy/message/1", *said)[:16]
     return Parsed(
