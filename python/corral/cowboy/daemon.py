@@ -4,8 +4,6 @@ import asyncio
 import fcntl
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from corral.core import logs
@@ -32,21 +30,21 @@ from corral.cowboy.turn import Turn
 _log = logs.get("cowboy.daemon")
 
 
-@contextmanager
-def only_one(path: Path) -> Iterator[None]:
-    """Hold the agent's lock: one daemon per ledger. `UnavailableError` when another has it."""
+def only_one(path: Path) -> int:
+    """Take the agent's lock: one daemon per ledger. Blocks; answers the handle that keeps it.
+
+    `UnavailableError` when another daemon has it.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UnavailableError(
-                f"{path}: another daemon serves this agent", hint="stop it first"
-            ) from None
-        yield
-    finally:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         os.close(handle)
+        raise UnavailableError(
+            f"{path}: another daemon serves this agent", hint="stop it first"
+        ) from None
+    return handle
 
 
 class Daemon:
@@ -70,12 +68,15 @@ class Daemon:
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. Every stop is safe: what is open goes on at the start."""
-        with only_one(self.settings.lock_path(self.agent)):
+        lock = await asyncio.to_thread(only_one, self.settings.lock_path(self.agent))
+        try:
             await self.writer.open()
             try:
                 await self._serve()
             finally:
                 await self.writer.close()
+        finally:
+            os.close(lock)
 
     async def _serve(self) -> None:
         identity = await self.writer.submit(
