@@ -237,14 +237,15 @@ class Operations:
     async def heartbeat(self) -> None:
         """Feed the watchdog while ticks are possible, and write the metrics."""
         daemon = self._daemon
-        gauges = Gauges(self)
         path = daemon.settings.metrics_path(daemon.agent)
+        # The metrics library reads files when it is loaded: not in the event loop.
+        gauges = await asyncio.to_thread(Gauges, self) if path is not None else None
         beats = 0
         while True:
             daemon.notifier.watchdog()
             if beats % METRICS_EVERY == 0:
                 daemon.notifier.status(self.summary())
-                if path is not None:
+                if gauges is not None and path is not None:
                     gauges.update(daemon)
                     try:
                         await asyncio.to_thread(gauges.metrics.write_textfile, path)
