@@ -1,7 +1,9 @@
 """Reading a database beside its writer. Services import this from `corral.core.sqlite`."""
 
 import asyncio
+import contextlib
 import sqlite3
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +28,17 @@ class SqliteReader:
         self._connection: aiosqlite.Connection | None = None
 
     async def __aenter__(self) -> Self:
+        opening = asyncio.ensure_future(self._open())
+        try:
+            self._connection = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # Half an opening would leave its thread behind; the whole of it takes a moment.
+            with contextlib.suppress(StorageError):
+                await (await opening).close()
+            raise
+        return self
+
+    async def _open(self) -> "aiosqlite.Connection":
         import aiosqlite
 
         connection = aiosqlite.connect(
@@ -34,20 +47,17 @@ class SqliteReader:
             isolation_level=None,
             timeout=self._busy_timeout_ms / 1000,
         )
-        # Its thread would keep the interpreter from ending, were this task killed on its way.
-        thread: Any = getattr(connection, "_thread", connection)
+        # A process that is told to end in the middle must not wait for this thread for ever.
+        thread: threading.Thread = getattr(connection, "_thread", connection)  # type: ignore[arg-type]
         thread.daemon = True
         try:
             connection = await connection
-            connection.row_factory = sqlite3.Row
-            await connection.execute_fetchall("PRAGMA query_only = ON")
-        except BaseException as error:
-            await connection.close()
-            if isinstance(error, sqlite3.Error):
-                raise storage_error(error, self.path) from error
-            raise
-        self._connection = connection
-        return self
+        except sqlite3.Error as error:
+            await asyncio.to_thread(thread.join)  # else it answers to a loop that may be closed
+            raise storage_error(error, self.path) from error
+        connection.row_factory = sqlite3.Row
+        await connection.execute_fetchall("PRAGMA query_only = ON")  # touches no file: cannot fail
+        return connection
 
     async def __aexit__(
         self,
