@@ -15,10 +15,11 @@ from typing import Any
 from corral.local import wait
 from corral.local.collect import collect, keep
 from corral.local.deployment import DAEMON, REDIS, RUNNER, Deployment, Launch, Options
+from corral.local.faults import Fault, inflict, resume_all
 from corral.local.model import Report, reconcile
 from corral.local.plan import Mix, Planned, Planner
 from corral.local.topology import Rendered, SourcesEdit
-from corral.local.workload import Reader, Sender, send_all
+from corral.local.workload import send_all
 from tests.harness.armed import read_hits
 
 QUIET_TIMEOUT_S = 25.0
@@ -31,19 +32,6 @@ QUICK: Mapping[str, object] = {
     "drain_interval_ms": 500,
     "trim_interval_ms": 50,
 }
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something done to processes from outside, `at_s` after the workload began."""
-
-    at_s: float
-    what: str  # kill or pause
-    processes: tuple[str, ...]
-    for_s: float = 0.0  # how long a pause lasts
-
-    def __str__(self) -> str:
-        return f"{self.at_s:.2f} s: {self.what} {'+'.join(self.processes)}"
 
 
 @dataclass(frozen=True)
@@ -131,24 +119,6 @@ class Run:
         self.hits = deployment.base / "hits"
         self.rng = random.Random(trial.seed)
 
-    def sender(self, source: str) -> Sender:
-        made = self.deployment
-        return Sender(
-            made.topology,
-            made.agent,
-            source,
-            self.board,
-            protocol=self.trial.protocol,
-            down=made.down,
-        )
-
-    def reader(self, source: str) -> Reader:
-        made = self.deployment
-        trim = self.trial.seed % 2 == 0
-        return Reader(
-            made.topology, made.agent, source, self.board, protocol=self.trial.protocol, trim=trim
-        )
-
     def plan(self) -> list[Planned]:
         if self.trial.mix is None:
             return list(self.trial.planned)
@@ -159,45 +129,36 @@ class Run:
         planned = self.plan()
         first = [replace(item, at_s=0.0) for item in planned[: self.trial.before_start]]
         later = planned[self.trial.before_start :]
-        readers = [
-            asyncio.create_task(self.reader(source).run()) for source in self.deployment.sources
-        ]
-        try:
+        async with asyncio.TaskGroup() as group:
+            trim = self.trial.seed % 2 == 0
+            readers = [
+                group.create_task(self.deployment.reader(source, trim=trim).run())
+                for source in self.deployment.sources
+            ]
             if first:
-                await send_all(self.sender, first, time.monotonic())
+                await send_all(self.deployment.sender, first, time.monotonic())
             await self.deployment.start()
-            start_s = time.monotonic()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(send_all(self.sender, later, start_s))
-                for fault in self.trial.faults:
-                    group.create_task(self.inflict(fault, start_s))
-            if self.trial.must_hit:
-                with suppress(wait.WaitTimeoutError):
-                    await wait.until_true(self.all_hit, HIT_TIMEOUT_S, "the armed points to kill")
-            return await self.settle()
-        finally:
+            await self.disturb(later)
+            quiet = await self.settle()
             for reader in readers:
                 reader.cancel()
-            await asyncio.gather(*readers, return_exceptions=True)
+        return quiet
+
+    async def disturb(self, planned: Sequence[Planned]) -> None:
+        """Sends while the faults happen, and waits for the armed points."""
+        start_s = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(send_all(self.deployment.sender, planned, start_s))
+            for fault in self.trial.faults:
+                group.create_task(inflict(self.deployment.supervisor, fault, start_s))
+        if self.trial.must_hit:
+            with suppress(wait.WaitTimeoutError):
+                await wait.until_true(self.all_hit, HIT_TIMEOUT_S, "the armed points to kill")
 
     async def settle(self) -> bool:
         """Liveness: with no more faults everything comes to rest within a bound."""
-        supervisor = self.deployment.supervisor
-        for name, service in supervisor.services.items():
-            if service.paused:
-                supervisor.resume(name)
+        resume_all(self.deployment.supervisor)
         return await self.deployment.until_quiet(self.trial.quiet_timeout_s)
-
-    async def inflict(self, fault: Fault, start_s: float) -> None:
-        await wait.at(start_s + fault.at_s)
-        supervisor = self.deployment.supervisor
-        act = supervisor.kill if fault.what == "kill" else supervisor.pause
-        done = [name for name in fault.processes if act(name)]
-        if fault.what == "pause":
-            await wait.at(time.monotonic() + fault.for_s)
-            for name in done:
-                if supervisor.services[name].paused:
-                    supervisor.resume(name)
 
     def armed(self) -> list[str]:
         return [

@@ -28,7 +28,7 @@ from corral.local.topology import (
     load_rendered,
     private_base,
 )
-from corral.local.workload import Board
+from corral.local.workload import Board, Reader, Sender
 
 REDIS, DAEMON, RUNNER = "redis", "daemon", "runner"
 AGENT_PROGRAM = "corral-demo-agent"
@@ -155,6 +155,30 @@ class Deployment:
         """Whether neither daemon nor runner is running."""
         services = self.supervisor.services
         return not services[DAEMON].running and not services[RUNNER].running
+
+    # ------------------------------------------------------------ clients
+
+    def sender(self, source: str) -> Sender:
+        """A client with the source's identity that sends and records."""
+        return Sender(
+            self.topology,
+            self.agent,
+            source,
+            self.board,
+            protocol=self.options.protocol,
+            down=self.down,
+        )
+
+    def reader(self, source: str, *, trim: bool = False) -> Reader:
+        """A client with the source's identity that reads its outbox and records."""
+        return Reader(
+            self.topology,
+            self.agent,
+            source,
+            self.board,
+            protocol=self.options.protocol,
+            trim=trim,
+        )
 
     # ------------------------------------------------------------ readiness
 

@@ -206,6 +206,8 @@ class Supervisor:
                 await asyncio.wait_for(asyncio.shield(service.keeper), timeout_s)
             except TimeoutError:
                 self.record(name, "overdue")
+                if service.process is not None:
+                    service.killed_pids.add(service.process.pid)
                 self._kill_quietly(service)
                 await service.keeper
 

@@ -255,8 +255,7 @@ def entries_of(answer: Any) -> list[tuple[str, dict[bytes, bytes]]]:
         return []
     rows = next(iter(answer.values())) if isinstance(answer, dict) else answer[0][1]
     if isinstance(answer, dict) and rows and isinstance(rows[0], list):
-        # RESP3 through the client's callbacks wraps the list of entries once more.
-        rows = rows[0] if rows[0] and isinstance(rows[0][0], (tuple, list)) else rows
+        rows = rows[0]  # the client wraps RESP3's list of entries once more
     found: list[tuple[str, dict[bytes, bytes]]] = []
     for entry_id, fields in rows:
         pairs = fields or {}
