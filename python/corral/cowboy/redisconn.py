@@ -12,6 +12,7 @@ from typing import Any
 from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -134,6 +135,8 @@ def connection_to(endpoint: RedisEndpoint, timeout_s: float) -> Connection:
         "socket_connect_timeout": min(timeout_s, 5.0),
         "retry": Retry(NoBackoff(), 0),
         "health_check_interval": 0,
+        # Never sent; but without one each connection reads files to learn the library's version.
+        "driver_info": DriverInfo("cowboy", lib_version="0"),
     }
     if endpoint.socket:
         connection: Any = UnixDomainSocketConnection(path=endpoint.socket, **kwargs)
