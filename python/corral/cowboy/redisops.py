@@ -3,6 +3,7 @@
 No command is sent twice. Whoever asks decides about a repeat, and the message id makes it safe.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
@@ -39,16 +40,15 @@ class Message:
             raise UsageError("the content is empty", hint="the agent would never see it")
         if len(self.content) > source.content_max_bytes:
             raise UsageError(
-                f"the content has {len(self.content)} bytes, {source.source} takes "
-                f"{source.content_max_bytes}",
-                hint="content_max_bytes in sources.json",
+                f"the content has more than {source.content_max_bytes} bytes",
+                hint=f"content_max_bytes of {source.source} in sources.json",
             )
         for name, value in self.metadata():
             size = len(value.encode("utf-8", "surrogateescape"))
             if size > source.metadata_max_bytes:
                 raise UsageError(
-                    f"{name} has {size} bytes, {source.source} takes {source.metadata_max_bytes}",
-                    hint="metadata_max_bytes in sources.json",
+                    f"{name} has {size} bytes, more than {source.metadata_max_bytes}",
+                    hint=f"metadata_max_bytes of {source.source} in sources.json",
                 )
             if "\0" in value or not value.isprintable() or not _is_unicode(value):
                 raise UsageError(f"{name} is not plain text")
@@ -75,7 +75,8 @@ def _is_unicode(text: str) -> bool:
 @contextlib.asynccontextmanager
 async def connected(endpoint: RedisEndpoint) -> AsyncIterator[Wire]:
     """A private connection, closed at the end. Raises RedisFault when there is none."""
-    wire = Wire(connection_to(endpoint, ANSWER_TIMEOUT_S))
+    # The client library reads its own package metadata when it makes a connection.
+    wire = Wire(await asyncio.to_thread(connection_to, endpoint, ANSWER_TIMEOUT_S))
     try:
         await wire.connect()
         yield wire
