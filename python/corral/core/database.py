@@ -1,6 +1,7 @@
 """A database file of ours: created private, recognised, migrated, copied. All of it blocks."""
 
 import contextlib
+import functools
 import os
 import sqlite3
 import time
@@ -11,17 +12,10 @@ from typing import Final
 
 from corral.core.errors import ForeignDatabaseError, StorageError
 from corral.core.ids import digest
-from corral.core.sqlfiles import statements
+from corral.core.sqlfiles import load_sql, statements
 
 _MIGRATION_TAG: Final = "corral.core.migration"
 _FULL_SYNCHRONOUS: Final = 2
-_CREATE_HISTORY: Final = """
-CREATE TABLE corral_migrations (
-    number     INTEGER PRIMARY KEY,
-    digest     BLOB    NOT NULL,
-    applied_ms INTEGER NOT NULL
-) STRICT
-"""
 
 
 @dataclass(frozen=True)
@@ -217,6 +211,11 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
+@functools.cache
+def _sql() -> dict[str, str]:
+    return load_sql("corral.core", "sql/history.sql")
+
+
 def _pragma(connection: sqlite3.Connection, text: str) -> object:
     row = connection.execute(f"PRAGMA {text}").fetchone()
     return row[0] if row is not None else None
@@ -228,7 +227,7 @@ def _recognise(connection: sqlite3.Connection, path: Path, schema: Schema) -> No
     try:
         found = _pragma(connection, "application_id")
         version = _version(connection)
-        used = connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None
+        used = connection.execute(_sql()["used"]).fetchone() is not None
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorname", "") != "SQLITE_NOTADB":
             raise
@@ -288,7 +287,7 @@ def _apply(
 ) -> None:
     if number == 1:
         _pragma(connection, f"application_id = {schema.application_id}")
-        connection.execute(_CREATE_HISTORY)
+        connection.execute(_sql()["create"])
     for statement in statements(schema.migrations[number - 1]):
         connection.execute(statement)
     orphan = connection.execute("PRAGMA foreign_key_check").fetchone()
@@ -298,7 +297,7 @@ def _apply(
             ids={"path": str(path)},
         )
     connection.execute(
-        "INSERT INTO corral_migrations (number, digest, applied_ms) VALUES (?, ?, ?)",
+        _sql()["record"],
         (number, text_digest, time.time_ns() // 1_000_000),
     )
     _pragma(connection, f"user_version = {number}")
@@ -307,8 +306,7 @@ def _apply(
 def _compare_history(connection: sqlite3.Connection, path: Path, digests: Sequence[bytes]) -> None:
     if not digests:
         return
-    rows = connection.execute("SELECT number, digest FROM corral_migrations ORDER BY number")
-    applied = dict(rows.fetchall())
+    applied = dict(connection.execute(_sql()["applied"]).fetchall())
     edited = [n for n, expected in enumerate(digests, 1) if applied.get(n) != expected]
     if edited or len(applied) != len(digests):
         raise ForeignDatabaseError(
