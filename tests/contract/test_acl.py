@@ -128,13 +128,13 @@ def test_a_wrong_secret_is_refused(data: Deployment, username: str) -> None:
         assert data.denials()[0]["reason"] == "auth"
 
 
-def test_default_is_off_and_holds_nothing(deployment: Deployment) -> None:
+def test_default_is_off_and_holds_what_a_replay_needs(deployment: Deployment) -> None:
     lines: list[str] = command(deployment.admin, "ACL LIST")
     listed = {line.split()[1]: line.split()[2:] for line in lines}
     assert "on" in listed["operator"]
     assert "off" in listed["default"]
-    assert not [rule for rule in listed["default"] if rule.startswith(("nopass", "~", "%", "+"))]
-    assert listed["default"][-1] == "-@all"
+    assert "nopass" not in listed["default"]
+    assert [rule for rule in listed["default"] if rule[0] in "~%+"] == ["~*", "+@write"]
 
 
 # ---- the verbs ------------------------------------------------------------------------------
