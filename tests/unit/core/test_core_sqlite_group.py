@@ -271,7 +271,7 @@ async def test_another_writer_is_waited_for_and_then_an_error(path: Path) -> Non
 kinds = st.lists(st.sampled_from(["insert", "repeat", "fail", "guarded", "read"]), max_size=24)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kinds, st.integers(1, 8))
 def test_a_group_ends_as_its_requests_would_one_after_the_other(
     tmp_path_factory: pytest.TempPathFactory, kinds: list[str], group_max: int
