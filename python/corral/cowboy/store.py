@@ -192,6 +192,7 @@ def _finish(turn: Turn, guard: Guard) -> tuple[object, ...]:
         _TEXT[turn.ack],
         int(turn.closed),
         turn.ack_attempts,
+        turn.effect_attempts,
         turn.outbox_id,
         turn.dead_id,
         turn.terminal_at_ms,

@@ -44,8 +44,8 @@ WHERE id = ? AND state = ? AND generation = ?;
 -- The common change: the outbox has the answer. The binding stays, the content goes.
 -- name: finish_turn
 UPDATE turns SET
-  state = ?, intent = NULL, generation = ?, ack = ?, closed = ?, ack_attempts = ?, outbox_id = ?,
-  dead_id = ?, terminal_at_ms = ?, body = NULL, content = NULL
+  state = ?, intent = NULL, generation = ?, ack = ?, closed = ?, ack_attempts = ?,
+  effect_attempts = ?, outbox_id = ?, dead_id = ?, terminal_at_ms = ?, body = NULL, content = NULL
 WHERE id = ? AND state = 'replying' AND generation = ?;
 
 -- name: open_turns
