@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from corral.cowboy.runner import domain, processes
+from corral.core.errors import StorageError
+from corral.cowboy.runner import cgroup, domain, processes
 from corral.cowboy.runner.domain import (
     Event,
     Finished,
@@ -31,6 +32,8 @@ from corral.cowboy.runner.domain import (
     Welcome,
 )
 from corral.cowboy.runner.frames import FrameSplitter
+from corral.cowboy.runner.recovery import leftovers
+from corral.cowboy.runner.store import RecordStore
 from corral.local.wait import until
 from tests.unit.runner.launch import Launch, Program
 
@@ -72,7 +75,11 @@ class Daemon:
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(WAIT_S)
-        self.socket.connect(os.fspath(path))
+        try:
+            self.socket.connect(os.fspath(path))
+        except OSError:
+            self.socket.close()
+            raise
         self._frames = FrameSplitter(domain.FRAME_MAX_BYTES)
         self._events: list[Event] = []
         self.welcome: Welcome | None = None
@@ -100,6 +107,12 @@ class Daemon:
     def expect(self, kind: type[E]) -> E:
         event = self.next()
         assert isinstance(event, kind), event
+        return event
+
+    def expect_amid(self, kind: type[E]) -> E:
+        """The next event of this kind; others before it are passed over."""
+        while not isinstance(event := self.next(), kind):
+            assert event is not None
         return event
 
     def prepare(self, turn: str, attempt: int = 1, **changes: object) -> Prepared:
@@ -141,6 +154,7 @@ class World:
             programs={"a2a": Program(shell("cat"))},
         )
         self.runners: list[subprocess.Popen[bytes]] = []
+        self.daemons: list[Daemon] = []
         self._numbers = itertools.count()
 
     @property
@@ -154,6 +168,11 @@ class World:
     @property
     def log(self) -> str:
         return "".join(path.read_text() for path in sorted(self.directory.glob("log.*")))
+
+    def programs(self, commands: dict[str, tuple[str, ...]]) -> None:
+        """The sources from the next start on, each with its command."""
+        programs = {name: Program(command) for name, command in commands.items()}
+        self.launch = replace(self.launch, programs=programs)
 
     def program(self, *command: str, **rules: object) -> None:
         """What the source ``a2a`` runs from the next start on."""
@@ -189,7 +208,9 @@ class World:
         def tried() -> Daemon | None:
             assert self.runners[-1].poll() is None, self.log
             with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
-                return Daemon(self.socket)
+                daemon = Daemon(self.socket)
+                self.daemons.append(daemon)
+                return daemon
             return None
 
         connected = until(tried, WAIT_S, "the runner to listen")
@@ -213,15 +234,30 @@ class World:
 
     def close(self) -> None:
         """Ends all runners and what they started; a last one finds the leftovers of the killed."""
+        for daemon in self.daemons:
+            daemon.close()
         for runner in self.runners:
             if runner.poll() is None:
                 runner.kill()
                 runner.wait(WAIT_S)
-        if any(name.endswith(".json") for name in self.records):
-            runner = self.start(crash_at=None)
-            self.connect().close()
-            runner.terminate()
-            assert runner.wait(WAIT_S) == 0, self.log
+        until(lambda: not self._kill_leftovers(), WAIT_S, "what killed runners left to be gone")
+
+    def _kill_leftovers(self) -> bool:
+        """As the next runner would, for runs that a killed one left; true when there were any."""
+        runs = Path(self.launch.runs)
+        if not runs.is_dir():
+            return False
+        with contextlib.suppress(StorageError):
+            records = [record for record in RecordStore(runs).load() if record.pid]
+            records = [record for record in records if record.boot == processes.boot_id()]
+            left = leftovers(processes.table(), records, os.getpid(), processes.tokens)
+            for process in left:
+                processes.kill(process)
+            groups = [Path(record.cgroup) for record in records if record.cgroup]
+            for group in groups:
+                cgroup.kill(group)
+            return bool(left) or not all(map(cgroup.removed, groups))
+        return False
 
 
 @contextlib.contextmanager

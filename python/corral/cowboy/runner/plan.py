@@ -1,15 +1,12 @@
-"""What a source's configuration and a request come to: a program, its environment, its limits.
-
-Pure. A run gets no environment variable from the runner's own environment.
+"""What a source runs: a program, its environment, its limits (`configured` makes it). Pure.
+A run gets no environment variable from the runner's own environment.
 """
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from corral.core.errors import ConfigError
-from corral.cowboy.config import EchoRunner, ExecRunner, SourcesFile
-from corral.cowboy.runner.domain import REPLY_MAX_BYTES_LIMIT, PrepareRequest
+from corral.cowboy.runner.domain import PrepareRequest
 
 DEFAULT_ENVIRONMENT: Mapping[bytes, bytes] = {
     b"PATH": b"/usr/local/bin:/usr/bin:/bin",
@@ -52,28 +49,6 @@ class EchoPlan:
 
 
 Plan = ExecPlan | EchoPlan
-
-
-def plans(sources: SourcesFile) -> dict[str, Plan]:
-    """The plan of every source, by its name. Raises `ConfigError` naming the key."""
-    return {name: _plan(name, source.runner) for name, source in sources.sources.items()}
-
-
-def _plan(name: str, runner: ExecRunner | EchoRunner) -> Plan:
-    if runner.reply_max_bytes > REPLY_MAX_BYTES_LIMIT:
-        raise ConfigError(
-            f"sources.{name}.runner.reply_max_bytes: {runner.reply_max_bytes} is more than "
-            f"{REPLY_MAX_BYTES_LIMIT}",
-            hint="a reply travels in one frame of the runner protocol",
-        )
-    if isinstance(runner, EchoRunner):
-        return EchoPlan(OutputRules(False, runner.reply_max_bytes))
-    return ExecPlan(
-        command=tuple(runner.command),
-        environment=dict(runner.environment),
-        turn_timeout_s=runner.turn_timeout_s,
-        output=OutputRules(runner.output == "json", runner.reply_max_bytes),
-    )
 
 
 def run_environment(

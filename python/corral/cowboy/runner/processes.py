@@ -69,9 +69,7 @@ def table() -> dict[int, Process]:
 
 def tokens(pid: int) -> frozenset[str]:
     """Run tokens in the environment the process was started with; empty when it is not ours."""
-    environment = b""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-        environment = _contents(f"/proc/{pid}/environ") or _environment_of_threads(pid)
+    environment = _environment(f"/proc/{pid}") or _environment_of_threads(pid)
     return frozenset(match.decode() for match in _TOKEN.findall(environment))
 
 
@@ -128,11 +126,20 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(number, f"prctl: {os.strerror(number)}")
 
 
+def _environment(task: str) -> bytes:
+    """Empty for a kernel thread, for what has ended, and for what is not ours to see."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        return _contents(f"{task}/environ")
+    return b""
+
+
 def _environment_of_threads(pid: int) -> bytes:
     """When the leader thread has ended, only the others still have the environment."""
-    threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
-    others = (int(name) for name in threads if int(name) != pid)
-    return b"\0".join(_contents(f"/proc/{pid}/task/{thread}/environ") for thread in others)
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+        others = (f"/proc/{pid}/task/{name}" for name in threads if int(name) != pid)
+        return b"\0".join(_environment(task) for task in others)
+    return b""
 
 
 def _contents(path: str) -> bytes:

@@ -87,7 +87,7 @@ def leftovers(
 
     A process that has a run's number is taken only when that number is still the run's.
     """
-    oldest = min(record.start_ticks for record in records)
+    oldest = min((record.start_ticks for record in records), default=0)
     young = [process for process in table.values() if process.start_ticks >= oldest]
     tokens = {process.pid: tokens_of(process.pid) for process in young if process.alive}
     taken: set[int] = set()

@@ -1,0 +1,28 @@
+"""From `sources.json` to what the runner runs. Nothing else of the runner knows that file."""
+
+from corral.core.errors import ConfigError
+from corral.cowboy.config import EchoRunner, ExecRunner, SourcesFile
+from corral.cowboy.runner.domain import REPLY_MAX_BYTES_LIMIT
+from corral.cowboy.runner.plan import EchoPlan, ExecPlan, OutputRules, Plan
+
+
+def plans(sources: SourcesFile) -> dict[str, Plan]:
+    """The plan of every source, by its name. Raises `ConfigError` naming the key."""
+    return {name: _plan(name, source.runner) for name, source in sources.sources.items()}
+
+
+def _plan(name: str, runner: ExecRunner | EchoRunner) -> Plan:
+    if runner.reply_max_bytes > REPLY_MAX_BYTES_LIMIT:
+        raise ConfigError(
+            f"sources.{name}.runner.reply_max_bytes: {runner.reply_max_bytes} is more than "
+            f"{REPLY_MAX_BYTES_LIMIT}",
+            hint="a reply travels in one frame of the runner protocol",
+        )
+    if isinstance(runner, EchoRunner):
+        return EchoPlan(OutputRules(False, runner.reply_max_bytes))
+    return ExecPlan(
+        command=runner.command,
+        environment=runner.environment,
+        turn_timeout_s=runner.turn_timeout_s,
+        output=OutputRules(runner.output == "json", runner.reply_max_bytes),
+    )
