@@ -35,13 +35,14 @@ ADOPTION = """\
 Adopting makes the ledger that the daemon has now the one that serves the agent's streams.
 
 cowboy refused because the streams were last served by another ledger, or by a later copy of this
-one: it was lost, moved, or restored from a backup. Whatever only that other ledger knew is unknown
+one: it was lost, moved, or restored from a backup. What only that other ledger knew is unknown
 from here on:
-  - an entry that it had finished, and that is still in the inbox, may start the agent again;
-  - an answer that it had sent may be sent a second time;
-  - a turn that only it knew, acknowledged and not answered, is never answered.
-So first make sure that no other daemon serves this agent, that the right ledger cannot be brought
-back, and look in the outbox for what was answered after the backup was made.
+  - an entry that it had started, and that is still pending in Redis, starts the agent again;
+  - an entry that it had acknowledged is not offered again: only the outbox shows its answer;
+  - a turn that is open in the present ledger is closed as the runner says; when its run is long
+    over, the sender is told "interrupted" even if an answer was given.
+So first make sure that no other daemon serves this agent and that the right ledger cannot be
+brought back, and look in the outbox for what was answered since the backup.
 """
 
 _log_level = click.option(
@@ -98,7 +99,7 @@ def runner(agent: str, log_level: str) -> int:
 
     logs.configure("cowboy-runner", level=log_level)
     from corral.cowboy.runner import main as service
-    from corral.cowboy.runner.plan import plans
+    from corral.cowboy.runner.configured import plans
 
     settings = _settings()
     return service.main(
