@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from corral.core.errors import ForeignDatabaseError, StorageError
 from corral.core.ids import digest
@@ -38,6 +38,9 @@ class GuardedConnection(sqlite3.Connection):
 
     def rollback(self) -> None:
         raise sqlite3.ProgrammingError("raise an exception to roll a request back")
+
+    def __enter__(self) -> Self:
+        raise sqlite3.ProgrammingError("a with statement commits: the writer does that")
 
     def executescript(self, sql_script: str, /) -> sqlite3.Cursor:
         raise sqlite3.ProgrammingError("executescript() commits: use execute()")
@@ -154,7 +157,7 @@ def copy_database(path: Path, dest: Path) -> None:
     try:
         if dest.exists() and dest.samefile(path):
             raise StorageError(f"{dest}: is the database itself", ids={"path": str(dest)})
-        partial.unlink(missing_ok=True)
+        _remove(partial)  # of a process that was killed
         try:
             _create_private(partial)
             _copy_into(path, partial)
@@ -162,7 +165,7 @@ def copy_database(path: Path, dest: Path) -> None:
             partial.replace(dest)
             _sync(dest.parent)
         finally:
-            partial.unlink(missing_ok=True)
+            _remove(partial)
     except (OSError, sqlite3.Error) as error:
         raise storage_error(error, dest) from error
 
@@ -190,12 +193,28 @@ def _prepare_file(path: Path, *, create: bool) -> None:
     # Never open() an existing database beside SQLite: closing the descriptor would drop the locks
     # that this process holds on it.
     if not create or path.exists():
-        if path.stat().st_mode & 0o077:
-            path.chmod(0o600)
+        _make_private(path)
+        for file in _beside(path):
+            with contextlib.suppress(FileNotFoundError):
+                _make_private(file)
         return
     with contextlib.suppress(FileExistsError):
         _create_private(path)
         _sync(path.parent)
+
+
+def _beside(path: Path) -> Iterator[Path]:
+    return (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))
+
+
+def _remove(path: Path) -> None:
+    for file in (path, *_beside(path)):
+        file.unlink(missing_ok=True)
+
+
+def _make_private(path: Path) -> None:
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)
 
 
 def _create_private(path: Path) -> None:

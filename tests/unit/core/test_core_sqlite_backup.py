@@ -78,7 +78,8 @@ async def test_a_backup_replaces_an_older_one_and_the_rest_of_a_killed_one(
     ledger: SqliteWriter, dest: Path
 ) -> None:
     dest.write_text("older")
-    dest.with_name(".copy.db.partial").write_text("half")
+    for name in (".copy.db.partial", ".copy.db.partial-journal"):
+        dest.with_name(name).write_text("half")
     await ledger.backup(dest)
     assert names(dest) == ["a"]
     assert [item.name for item in dest.parent.iterdir()] == ["copy.db"]

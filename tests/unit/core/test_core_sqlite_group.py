@@ -144,7 +144,12 @@ def rolling_back(connection: sqlite3.Connection) -> None:
     connection.rollback()
 
 
-@pytest.mark.parametrize("request_", [committing, scripting, rolling_back])
+def in_a_with(connection: sqlite3.Connection) -> None:
+    with connection:
+        insert("bad")(connection)
+
+
+@pytest.mark.parametrize("request_", [committing, scripting, rolling_back, in_a_with])
 @pytest.mark.parametrize("alone", [True, False])
 async def test_a_request_cannot_end_the_groups_transaction_by_a_method(
     ledger: SqliteWriter, path: Path, request_: Callable[[sqlite3.Connection], None], alone: bool

@@ -60,11 +60,14 @@ def test_the_files_are_private_from_the_first_moment_whatever_the_umask(path: Pa
     assert modes == dict.fromkeys(("ledger.db", "ledger.db-wal", "ledger.db-shm"), "0o600")
 
 
-async def test_a_file_that_others_could_read_is_made_private(path: Path) -> None:
-    await opened_and_closed(path)
-    path.chmod(0o644)
-    await opened_and_closed(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+async def test_files_that_others_could_read_are_made_private(path: Path) -> None:
+    child.run("open_child", "killed_after_writing", path, "a")
+    files = [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
+    for file in files:
+        file.chmod(0o644)
+    async with writer(path) as ledger:
+        assert [oct(stat.S_IMODE(file.stat().st_mode)) for file in files] == ["0o600"] * 3
+        assert await ledger.submit(count) == 1
 
 
 async def test_closing_leaves_one_file(path: Path) -> None:
