@@ -3,7 +3,6 @@
 No command is sent twice. Whoever asks decides about a repeat, and the message id makes it safe.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
@@ -75,8 +74,7 @@ def _is_unicode(text: str) -> bool:
 @contextlib.asynccontextmanager
 async def connected(endpoint: RedisEndpoint) -> AsyncIterator[Wire]:
     """A private connection, closed at the end. Raises RedisFault when there is none."""
-    # The client library reads its own package metadata when it makes a connection.
-    wire = Wire(await asyncio.to_thread(connection_to, endpoint, ANSWER_TIMEOUT_S))
+    wire = Wire(connection_to(endpoint, ANSWER_TIMEOUT_S))
     try:
         await wire.connect()
         yield wire
