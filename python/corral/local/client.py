@@ -4,7 +4,6 @@ The client library's own defaults are wrong here: it repeats an `XADD` whose ans
 greets the server with commands that a source identity may not use.
 """
 
-import inspect
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -13,39 +12,49 @@ import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
+from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 ANSWER_TIMEOUT_S = 5.0
 
 
-def _options(kind: type, username: str, password: str, protocol: int) -> dict[str, Any]:
-    options: dict[str, Any] = {
+# An empty name and version: CLIENT SETINFO, which no identity may send, is left out.
+SILENT = DriverInfo(name="", lib_version="")
+
+
+def _options(username: str, password: str, protocol: int) -> dict[str, Any]:
+    return {
         "username": username,
         "password": password,
         "protocol": protocol,
         "socket_timeout": ANSWER_TIMEOUT_S,
         "socket_connect_timeout": ANSWER_TIMEOUT_S,
+        "driver_info": SILENT,
     }
-    if "driver_info" in inspect.signature(kind.__init__).parameters:  # type: ignore[misc]
-        options["driver_info"] = None
-    else:
-        options |= {"lib_name": None, "lib_version": None}
-    return options
 
 
 def blocking_client(
     socket: Path, username: str, password: str, *, protocol: int = 3
 ) -> "redis.Redis":
     """A client for fixtures and tests that have no event loop."""
-    options = _options(redis.Redis, username, password, protocol)
-    return redis.Redis(unix_socket_path=str(socket), retry=Retry(NoBackoff(), 0), **options)
+    options = _options(username, password, protocol)
+    pool = redis.ConnectionPool(
+        connection_class=redis.UnixDomainSocketConnection,
+        path=str(socket),
+        retry=Retry(NoBackoff(), 0),
+        # Over RESP3 the client asks for notifications that no identity may have.
+        maint_notifications_config=MaintNotificationsConfig(enabled=False),
+        **options,
+    )
+    return redis.Redis.from_pool(pool)
 
 
 def client(
     socket: Path, username: str, password: str, *, protocol: int = 3
 ) -> "redis.asyncio.Redis":
     """A client of one connection; close it with `aclose()`."""
-    options = _options(redis.asyncio.Redis, username, password, protocol)
+    options = _options(username, password, protocol)
     return redis.asyncio.Redis(
         unix_socket_path=str(socket),
         retry=AsyncRetry(NoBackoff(), 0),
