@@ -49,6 +49,7 @@ let
         "+xadd"
         "+xack"
         "+get"
+        "+set"
         "+incr"
         "+hget"
         "+hset"

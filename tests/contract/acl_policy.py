@@ -11,7 +11,7 @@ SOURCE_KEYS = (*STREAM_KEYS, "sent", "replies", "ledger", "fence")
 
 AGENT_VERBS = {
     *("xgroup|create", "xreadgroup", "xread", "xautoclaim", "xrange", "xtrim", "xadd", "xack"),
-    *("get", "incr", "hget", "hset", "hdel", "hkeys"),
+    *("get", "set", "incr", "hget", "hset", "hdel", "hkeys"),
     *("evalsha", "script|load"),
 }
 SOURCE_VERBS = {
@@ -94,7 +94,9 @@ def may(identity: str, verb: str, key: str) -> bool:
 # The least access to the key with which both servers let a verb pass: what %R~ and %W~ rest on.
 FLAGS = {
     **dict.fromkeys(("xreadgroup", "xread", "xrange", "xinfo", "xpending", "get", "hget"), "R"),
-    **dict.fromkeys(("xautoclaim", "xack", "xtrim", "xadd", "xgroup|create", "hset", "hdel"), "W"),
+    **dict.fromkeys(
+        ("xautoclaim", "xack", "xtrim", "xadd", "xgroup|create", "hset", "hdel", "set"), "W"
+    ),
     **dict.fromkeys(("evalsha", "incr"), "RW"),
 }
 

@@ -235,6 +235,8 @@ def _record(packet: Packet, answer: Settled) -> None:
         dead_id = dead_result if isinstance(dead_result, bytes) else None
         fault = next((r for r in (dead_result, outbox_result) if isinstance(r, RedisFault)), None)
         if fault is None and isinstance(outbox_result, bytes):
+            if own == 0 and turn.entry not in book.lost_entries:
+                machine.batch.note("ack_short", turn.entry, "0 of 1")
             machine.settled(turn, name, outbox_result, dead_id, acked=isinstance(own, int))
         elif isinstance(fault, NotNow):
             _later(machine, [turn])

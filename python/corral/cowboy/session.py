@@ -80,8 +80,9 @@ class Session:
         known = error if isinstance(error, CorralError) else CorralError(str(error))
         if self.state != state or (self.fault and self.fault.message) != known.message:
             _log.warning(
-                "source_" + state, source=self._engine.name, code=known.code, error=str(known)
-            )
+                "source_" + state, source=self._engine.name, stream=self._engine.config.stream,
+                code=known.code, error=str(known),
+            )  # fmt: skip
         self.state, self.fault = state, known
         self.settled.set()
 

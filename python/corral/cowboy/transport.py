@@ -5,6 +5,7 @@ second takes a fence when it attaches; the scripts refuse an older one, so the d
 dead connection add nothing.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -151,6 +152,8 @@ class Reader:
             return await self.poll(count, claim=claim)
         if reply[0] == b"fenced":
             raise Fenced("another connection has taken over this source")
+        if reply[0] == b"gone":
+            raise LedgerGone("the source's keys are gone: Redis was emptied")
         claimed = claimed_of(reply[1:4])
         self.cursor = claimed.cursor
         return claimed, flat_entries(reply[4])
@@ -186,7 +189,8 @@ class Settler:
             if isinstance(reply, RedisFault):
                 raise reply
             self._shas[name] = reply
-        reply = await self._script("attach", (config.fence_key, config.ledger_key))
+        begin = time.time_ns() // 1000
+        reply = await self._script("attach", (config.fence_key, config.ledger_key), begin)
         self._fence = reply[0]
         uuid, sequence, incarnation = (part.decode() for part in reply[1:4])
         gone = await self._ensure_group()

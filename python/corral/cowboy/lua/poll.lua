@@ -2,8 +2,9 @@
 -- that holds the fence. A blocking XREADGROUP could not be fenced: a dead connection that still
 -- blocks would take entries that nobody reads.
 -- KEYS: fence, inbox.  ARGV: fence, group, consumer, reclaim_idle_ms, cursor, claim count, count.
--- Answers {'fenced'} or {'ok', next cursor, claimed entries, deleted ids, new entries}.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
+-- Answers {'fenced'}, {'gone'} or {'ok', next cursor, claimed entries, deleted ids, new entries}.
+local fence = redis.call('GET', KEYS[1])
+if fence ~= ARGV[1] then return {fence and 'fenced' or 'gone'} end
 local claimed = {ARGV[5], {}, {}}
 if tonumber(ARGV[6]) > 0 then
   claimed = redis.call('XAUTOCLAIM', KEYS[2], ARGV[2], ARGV[3], ARGV[4], ARGV[5],
