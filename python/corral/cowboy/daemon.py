@@ -190,4 +190,4 @@ class Daemon:
 
 async def run_daemon(settings: CowboySettings, agent: str) -> None:
     """Run the daemon of one agent until it is told to stop."""
-    await Daemon(settings, agent).run()
+    await (await asyncio.to_thread(Daemon, settings, agent)).run()

@@ -15,7 +15,7 @@ from corral.core import logs
 from corral.core.backoff import Backoff
 from corral.core.clock import Clock
 from corral.core.crashpoints import crashpoint
-from corral.core.errors import CorralError, StorageError
+from corral.core.errors import CorralError, StorageError, UsageError
 from corral.core.sqlite import SqliteWriter
 from corral.cowboy import points
 from corral.cowboy.book import Orders
@@ -386,5 +386,7 @@ class Engine:
     def held_turn(self, turn: Turn | None) -> Turn:
         """The turn when it is held. Raises when it is not: release and abandon need that."""
         if turn is None or turn.state is not State.HELD:
-            raise CorralError("this turn is not held", hint="cowboy status lists held turns")
+            raise UsageError(
+                "this turn is not held", hint="cowboy turns list AGENT --state held lists them"
+            )
         return turn

@@ -104,6 +104,8 @@ def fault_of(text: str) -> RedisFault:
 
 def as_fault(error: BaseException) -> RedisFault:
     """The fault that an exception of the client library stands for."""
+    if isinstance(error.__cause__, AuthenticationError):  # wrapped while connecting
+        error = error.__cause__
     text = str(error)
     if isinstance(error, OutOfMemoryError):
         return fault_of("OOM")
