@@ -29,7 +29,7 @@ class Lookup(Protocol):
 
     def next_row(self) -> int: ...
     def by_entries(self, incarnation: int, entries: Sequence[bytes]) -> Mapping[bytes, Turn]: ...
-    def by_message(self, message_id: bytes) -> Turn | None: ...
+    def by_message(self, message_id: bytes, before_row: int) -> Turn | None: ...
     def parked_elsewhere(self, incarnation: int) -> Sequence[Turn]: ...
     def same_message(self, identity: bytes) -> tuple[bool, bool]:
         """Whether this very message is known, and whether its id is known with other words."""
@@ -275,14 +275,21 @@ class Intake:
         if not cancels:
             return None
         book = self.machine.book
-        entry = self._as_entry(cancels)
+        named = self._as_entry(cancels, order.incarnation)
         turn: Turn | None = None
-        if entry is not None and entry != order.entry:
-            turn = book.by_entry.get((self.incarnation, entry)) or book.batch.fresh.get(entry)
-            turn = turn or lookup.by_entries(self.incarnation, [entry]).get(entry)
+        if named is not None and named != (order.incarnation, order.entry):
+            incarnation, entry = named
+            turn = book.by_entry.get(named)
+            if turn is None and incarnation == self.incarnation:
+                turn = book.batch.fresh.get(entry)
+            turn = turn or lookup.by_entries(incarnation, [entry]).get(entry)
         if turn is None:
-            fresh = [t for t in book.batch.created if t.message_id == cancels and t is not order]
-            turn = fresh[-1] if fresh else lookup.by_message(cancels)
+            fresh = [
+                t
+                for t in book.batch.created
+                if t.message_id == cancels and t.kind is Kind.MESSAGE and t.row < order.row
+            ]
+            turn = fresh[-1] if fresh else lookup.by_message(cancels, order.row)
         return self._in_memory(turn) if turn is not None else None
 
     def _in_memory(self, turn: Turn) -> Turn:
@@ -294,18 +301,21 @@ class Intake:
             self._unpark(turn)
         return turn
 
-    def _as_entry(self, cancels: bytes) -> bytes | None:
+    def _as_entry(self, cancels: bytes, incarnation: int) -> tuple[int, bytes] | None:
+        """Incarnation and packed id when this is a turn id of this source, or an entry id."""
         try:
             text = cancels.decode()
             if text.count(".") == 3:
-                return parse_turn_id(text)[3]
+                agent, source, named, entry = parse_turn_id(text)
+                ours = (agent, source) == (self.machine.agent, self.machine.source)
+                return (named, entry) if ours and 0 < named <= self.incarnation else None
             ms, _, seq = text.partition("-")
             if not (ms.isascii() and ms.isdigit() and seq.isascii() and seq.isdigit()):
                 return None
             packed = int(ms).to_bytes(8, "big") + int(seq).to_bytes(8, "big")
         except (UnicodeDecodeError, ValueError, OverflowError):
             return None
-        return packed
+        return incarnation, packed
 
     def describe(self) -> dict[str, str]:
         """Position for `status`: ids as Redis writes them."""

@@ -290,10 +290,10 @@ class SourceLedger:
                 found[entry] = _turn(row)
         return found
 
-    def by_message(self, message_id: bytes) -> Turn | None:
-        """The newest turn that carries this producer's id."""
+    def by_message(self, message_id: bytes, before_row: int) -> Turn | None:
+        """The newest message turn below a row number that carries this producer's id."""
         key = message_key(message_id)
-        bounds = (self.source_id, key + b"\0" * 16, key + b"\xff" * 16)
+        bounds = (self.source_id, key + b"\0" * 16, key + b"\xff" * 16, before_row)
         row = self.conn.execute(SQL["by_message"], bounds).fetchone()
         return _turn(row) if row is not None else None
 

@@ -68,6 +68,7 @@ SELECT * FROM turns WHERE source_id = ? AND incarnation = ? AND entry = ?;
 
 -- name: by_message
 SELECT * FROM turns WHERE source_id = ? AND identity >= ? AND identity <= ?
+  AND kind = 'message' AND id < ?
 ORDER BY id DESC LIMIT 1;
 
 -- name: same_message
