@@ -57,11 +57,20 @@ def test_only_dependencies_and_test_tools_are_asked_for(name: str) -> None:
     assert set(asked_for(REQUIREMENTS / f"{name}.in")) == set(dependencies()) | set(tools)
 
 
-@pytest.mark.parametrize("name", ["floor", "ceiling", "build"])
+@pytest.mark.parametrize("name", ["floor", "runtime", "ceiling", "build"])
 def test_pinned_is_what_was_asked_for(name: str) -> None:
     pinned = pins(name)
     for asked, requirement in asked_for(REQUIREMENTS / f"{name}.in").items():
         assert pinned[asked] in requirement.specifier
+
+
+def test_ceiling_holds_all_of_runtime() -> None:
+    """So that an environment with what the tests need serves the demo, too."""
+    runtime, ceiling = (
+        (REQUIREMENTS / f"{name}.txt").read_text().replace("\\\n", " ").splitlines()
+        for name in ("runtime", "ceiling")
+    )
+    assert set(runtime) < set(ceiling)
 
 
 @pytest.mark.parametrize("name", list(asked_for(REQUIREMENTS / "test.in")))
@@ -69,7 +78,7 @@ def test_test_tools_are_the_same_in_both(name: str) -> None:
     assert pins("floor")[name] == pins("ceiling")[name]
 
 
-@pytest.mark.parametrize("name", ["floor", "ceiling", "build"])
+@pytest.mark.parametrize("name", ["floor", "runtime", "ceiling", "build"])
 def test_every_pin_has_a_hash(name: str) -> None:
     text = (REQUIREMENTS / f"{name}.txt").read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
