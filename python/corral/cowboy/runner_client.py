@@ -124,6 +124,7 @@ class RunnerClient:
         finally:
             connection.abort()
             self._disconnected(connection)
+            await connection.lost.wait()
         return connection.runner_id is not None
 
     def _welcomed(self, connection: "_Connection") -> None:
@@ -192,6 +193,8 @@ class _Connection(asyncio.Protocol):
             case Welcome(protocol, runner, _):
                 if protocol != domain.PROTOCOL_VERSION:
                     raise FrameError(f"the runner speaks protocol {protocol}")
+                if self.runner_id is not None:
+                    raise FrameError("a second answer to the hello")
                 self.runner_id = runner
                 self.answered.set()
                 self._on_welcome(self)

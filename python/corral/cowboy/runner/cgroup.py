@@ -93,8 +93,11 @@ class CgroupRoot:
 
 def choose(runs: Path) -> tuple[CgroupRoot | None, str]:
     """The cgroup in which runs get theirs, or None; and the reason, for the log."""
-    self_cgroup = Path("/proc/self/cgroup").read_text("utf-8")
-    mountinfo = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
+    try:
+        self_cgroup = Path("/proc/self/cgroup").read_text("utf-8", "surrogateescape")
+        mountinfo = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
+    except OSError as error:  # a kernel without cgroups
+        return None, f"{error.filename}: {error.strerror}"
     directory = own_directory(self_cgroup, mountinfo)
     if directory is None:
         return None, "no cgroup v2 hierarchy is mounted"

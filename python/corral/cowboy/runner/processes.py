@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import NamedTuple
 
+from corral.core.errors import UnavailableError
 from corral.cowboy.runner.plan import TOKEN_VARIABLE
 
 _READ_BYTES = 128 * 1024
@@ -116,8 +117,14 @@ def die_with_parent() -> None:
 
 
 def boot_id() -> str:
-    """Identifies this boot of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    """Identifies this boot of the machine. Raises `UnavailableError` when /proc hides it."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    try:
+        return path.read_text("ascii").strip()
+    except OSError as error:
+        raise UnavailableError(
+            f"{path}: {error.strerror}", hint="the runner needs the whole of /proc"
+        ) from error
 
 
 def _prctl(option: int, value: int) -> None:

@@ -25,7 +25,6 @@ GO = b"g"
 _BARRIER_FD = 3
 _FAILURE_FD = 4
 _FIRST_FREE_FD = 5
-_FD_MAX = 2**31 - 1
 _FAILURE = struct.Struct("!i")
 # Statuses of a child that executed nothing; the failure pipe says more.
 _NEVER_WENT_STATUS = 0
@@ -201,5 +200,9 @@ def _keep_only(theirs: list[int]) -> int:
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 64) for fd in theirs]
     for target, fd in enumerate(high):
         os.dup2(fd, target, inheritable=target < _BARRIER_FD)
-    os.closerange(_FIRST_FREE_FD, _FD_MAX)
+    # Not closerange: where the system call is missing it tries every number up to its end.
+    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:  # noqa: PTH208
+        if fd >= _FIRST_FREE_FD:
+            with contextlib.suppress(OSError):  # the listing's own
+                os.close(fd)
     return _FAILURE_FD
