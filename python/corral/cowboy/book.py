@@ -67,6 +67,7 @@ class Book:
         self.forget: list[str] = []  # outbox markers whose ids are committed
         self.retries: list[tuple[int, Turn]] = []
         self.flying: set[int] = set()  # rows whose acknowledgement or effect is on the wire
+        self.repeated: set[int] = set()  # rows whose acknowledgement may have been done already
         self.lost_entries: set[bytes] = set()  # removed from the pending list by Redis itself
         self.batch = Batch(0)
         self.orders = Orders()
@@ -108,6 +109,8 @@ class Book:
         if self.open.pop(turn.row, None) is not None:
             self.by_entry.pop((turn.incarnation, turn.entry), None)
             self.by_id.pop(turn.id, None)
+            self.repeated.discard(turn.row)
+            self.lost_entries.discard(turn.entry)
 
     # ------------------------------------------------------------ lanes
 
@@ -163,14 +166,20 @@ class Book:
     # ------------------------------------------------------------ after a (re)connection
 
     def resend_all(self) -> None:
-        """Nothing is on the wire any more: all that is unconfirmed is due again (idempotent)."""
+        """Nothing is on the wire any more: all that is unconfirmed is due again (idempotent).
+
+        Forgotten acknowledgements too: their entries may not be pending any more, and then nobody
+        would offer them again.
+        """
+        self.repeated |= self.flying
         self.flying.clear()
         self.retries.clear()
         self.acks = {
             row: turn
             for row, turn in self.open.items()
-            if turn.ack is Ack.UNACKED and turn.ack_attempts > 0
+            if turn.ack is not Ack.ACKED and turn.ack_attempts > 0
         }
+        self.repeated.update(row for row, turn in self.acks.items() if turn.ack is Ack.FORGOTTEN)
         self.effects = {
             row: turn for row, turn in self.open.items() if turn.state is State.REPLYING
         }

@@ -91,8 +91,12 @@ class Intake:
                 if entry > self.watermark:
                     book.batch.note("deleted", entry)
                 continue
-            if not turn.terminal:
+            if turn.ack is not Ack.ACKED:
                 book.lost_entries.add(entry)
+            if turn.ack is Ack.FORGOTTEN:  # nobody would offer it again
+                book.touch(turn)
+                turn.ack = Ack.ACKED
+                self.machine.close(turn)
             if turn.parked:
                 self._payload_lost(turn)
 
@@ -253,6 +257,8 @@ class Intake:
         waiting: list[Turn] = []
         for turn in turns:
             book.adopt(turn)
+            if turn.ack_attempts:
+                book.repeated.add(turn.row)
             if turn.state is State.DISPATCHED:
                 book.occupy(turn)
         for turn in turns:

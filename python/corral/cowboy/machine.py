@@ -249,7 +249,8 @@ class Machine:
         for turn in turns:
             if turn.ack is Ack.ACKED or turn.row not in self.book.open:
                 continue
-            if turn.ack_attempts == 1 and turn.entry not in self.book.lost_entries:
+            repeated = turn.ack_attempts > 1 or turn.row in self.book.repeated
+            if not repeated and turn.entry not in self.book.lost_entries:
                 fresh += 1
             self.book.lost_entries.discard(turn.entry)
             self.book.touch(turn)
