@@ -2,8 +2,14 @@
 
 from collections.abc import Callable
 
-from corral.cowboy.domain import State
+from corral.cowboy.domain import Ack, State
+from corral.cowboy.redisconn import NotNow, Refused
+from tests.unit.cowboy.model_redis import Faults
 from tests.unit.cowboy.world import World
+
+Stage = Callable[[World], bytes]
+
+ACK_REFUSED = Faults(ack=Refused("NOPERM"), own_ack=Refused("NOPERM"))
 
 CHANNEL = b"red"
 TARGET_ID = b"target"  # its message id
@@ -98,6 +104,25 @@ def done(world: World) -> bytes:
     return entry
 
 
+def forgotten(world: World) -> bytes:
+    """Answered, and its acknowledgement was refused until it was given up."""
+    entry = replying(world)
+    for _ in range(world.config.ack_attempts_max):
+        world.settle_all(ACK_REFUSED)
+        world.later(60_000)
+        world.tick()
+    assert world.turn(entry).ack is Ack.FORGOTTEN
+    return entry
+
+
+def unacknowledged(world: World) -> bytes:
+    """Answered, and its acknowledgement waits for the next try."""
+    entry = replying(world)
+    world.settle_all(Faults(ack=NotNow("LOADING"), own_ack=NotNow("LOADING")))
+    assert world.turn(entry).ack is Ack.UNACKED
+    return entry
+
+
 def dead(world: World) -> bytes:
     entry = held(world)
     world.abandon(entry)
@@ -117,7 +142,7 @@ def empty(world: World) -> bytes:
     return target(world, b" \n")
 
 
-STAGES: dict[Callable[[World], bytes], State] = {
+STAGES: dict[Stage, State] = {
     waiting: State.RECEIVED,
     queued: State.RECEIVED,
     parked: State.RECEIVED,
@@ -127,6 +152,8 @@ STAGES: dict[Callable[[World], bytes], State] = {
     telling_held: State.REPLYING,
     held: State.HELD,
     released: State.HELD,
+    unacknowledged: State.DONE,
+    forgotten: State.DONE,
     done: State.DONE,
     dead: State.DEAD,
     cancelled: State.CANCELLED,

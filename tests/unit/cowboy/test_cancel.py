@@ -6,14 +6,21 @@ import pytest
 
 from corral.cowboy.domain import Outcome, State, unpack_id
 from tests.unit.cowboy import stages
-from tests.unit.cowboy.stages import CHANNEL, STAGES, TARGET_ID, holding_world
+from tests.unit.cowboy.stages import CHANNEL, STAGES, TARGET_ID, Stage, holding_world
 from tests.unit.cowboy.world import World
 
-TOO_LATE = (stages.replying, stages.done, stages.dead, stages.cancelled, stages.empty)
+TOO_LATE = (
+    stages.replying,
+    stages.unacknowledged,
+    stages.forgotten,
+    stages.done,
+    stages.dead,
+    stages.cancelled,
+    stages.empty,
+)
 IN_TIME = tuple(stage for stage in STAGES if stage not in TOO_LATE)
 RUNNING = (stages.dispatched, stages.running)
 
-Stage = Callable[[World], bytes]
 by_entry: Callable[[World, bytes], bytes] = lambda _, entry: unpack_id(entry)  # noqa: E731
 by_turn: Callable[[World, bytes], bytes] = lambda world, entry: world.turn(entry).id.encode()  # noqa: E731
 by_message: Callable[[World, bytes], bytes] = lambda *_: TARGET_ID  # noqa: E731
