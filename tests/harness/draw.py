@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from corral.local.faults import Fault
 from corral.local.plan import Mix
+from tests.contract.proxy import Cut
 from tests.harness.armed import Arm
-from tests.harness.trial import Trial
+from tests.harness.trial import Cutting, Trial
 
 DAEMON, RUNNER, REDIS = "daemon", "runner", "redis"
 TARGETS = (
@@ -61,6 +62,7 @@ def draw(
     )
     faults = [_fault(rng) for _ in range(rng.randint(*FAULTS))]
     arms = {process: _arms(rng, process, points) for process in (DAEMON, RUNNER)}
+    cuts = [_cut(rng) for _ in range(rng.choice((0, 0, 2, 4)))]
     return Trial(
         name=f"seed-{seed}",
         seed=seed,
@@ -70,6 +72,7 @@ def draw(
         mix=mix,
         before_start=rng.choice((0, 0, 4)),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_s)),
+        cuts=tuple(sorted(cuts, key=lambda cutting: cutting.at_s)),
         arms=arms,
     )
 
@@ -84,6 +87,13 @@ def _fault(rng: random.Random) -> Fault:
     if dice < 0.35:
         return Fault(at_s, "stall", processes[:1], rng.uniform(*STALL_S))
     return Fault(at_s, "kill", processes)
+
+
+def _cut(rng: random.Random) -> Cutting:
+    kinds = [cut for cut in Cut if cut is not Cut.HOLD]
+    kind = Cut.HOLD if rng.random() < 0.1 else rng.choice(kinds)
+    needle = rng.choice((b"EVALSHA", b"in_reply_to", b"XREADGROUP", b"XTRIM"))
+    return Cutting(rng.uniform(0.0, DURATION_S), needle, kind)
 
 
 def _arms(rng: random.Random, process: str, points: Sequence[str]) -> Mapping[int, tuple[str, ...]]:

@@ -1,12 +1,13 @@
 """One trial: a fresh server and ledger, a workload, faults, then the model's judgement."""
 
 import asyncio
+import io
 import random
 import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,10 +21,13 @@ from corral.local.model import Report, reconcile
 from corral.local.plan import Mix, Planned, Planner
 from corral.local.topology import Rendered, SourcesEdit
 from corral.local.workload import send_all
+from tests.contract.proxy import Cut, Proxy
 from tests.harness.armed import read_hits
 
 QUIET_TIMEOUT_S = 25.0
 HIT_TIMEOUT_S = 20.0
+TRIAL_MAX_S = 150.0
+PROXY_SOCKET = "cut.sock"
 
 # Shorter than an operator would choose, so that a trial takes seconds.
 QUICK: Mapping[str, object] = {
@@ -32,6 +36,18 @@ QUICK: Mapping[str, object] = {
     "drain_interval_ms": 500,
     "trim_interval_ms": 50,
 }
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """From `at_s` on, the next bytes of the daemon for Redis that have `needle` in them are cut."""
+
+    at_s: float
+    needle: bytes
+    cut: Cut
+
+    def __str__(self) -> str:
+        return f"{self.at_s:.2f} s: cut {self.cut} at {self.needle.decode()}"
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,7 @@ class Trial:
     planned: tuple[Planned, ...] = ()
     before_start: int = 0  # how many of the first messages are sent while nothing runs
     faults: tuple[Fault, ...] = ()
+    cuts: tuple[Cutting, ...] = ()
     arms: Mapping[str, Mapping[int, tuple[str, ...]]] = field(default_factory=dict)
     must_hit: bool = False  # the armed points must all have killed
     plant: str | None = None
@@ -118,6 +135,7 @@ class Run:
         self.board = deployment.board
         self.hits = deployment.base / "hits"
         self.rng = random.Random(trial.seed)
+        self.proxy: Proxy | None = None
 
     def plan(self) -> list[Planned]:
         if self.trial.mix is None:
@@ -132,16 +150,20 @@ class Run:
         async with asyncio.TaskGroup() as group:
             trim = self.trial.seed % 2 == 0
             readers = [
-                group.create_task(self.deployment.reader(source, trim=trim).run())
-                for source in self.deployment.sources
+                self.deployment.reader(source, trim=trim) for source in self.deployment.sources
             ]
+            for reader in readers:
+                group.create_task(reader.run())
             if first:
                 await send_all(self.deployment.sender, first, time.monotonic())
             await self.deployment.start()
             await self.disturb(later)
             quiet = await self.settle()
+            if quiet and self.proxy is not None and self.proxy.holds:
+                await self.proxy.release()  # bytes of a connection that is long dead
+                quiet = await self.settle()
             for reader in readers:
-                reader.cancel()
+                reader.stop()
         return quiet
 
     async def disturb(self, planned: Sequence[Planned]) -> None:
@@ -151,9 +173,16 @@ class Run:
             group.create_task(send_all(self.deployment.sender, planned, start_s))
             for fault in self.trial.faults:
                 group.create_task(inflict(self.deployment.supervisor, fault, start_s))
+            for cutting in self.trial.cuts:
+                group.create_task(self.cut(cutting, start_s))
         if self.trial.must_hit:
             with suppress(wait.WaitTimeoutError):
                 await wait.until_true(self.all_hit, HIT_TIMEOUT_S, "the armed points to kill")
+
+    async def cut(self, cutting: Cutting, start_s: float) -> None:
+        await wait.at(start_s + cutting.at_s)
+        if self.proxy is not None:
+            self.proxy.arm(cutting.needle, cutting.cut)
 
     async def settle(self) -> bool:
         """Liveness: with no more faults everything comes to rest within a bound."""
@@ -179,9 +208,13 @@ async def run_trial(trial: Trial) -> Result:
         rendered=trial.rendered,
         edit=edit_for(trial),
         launch=partial(launch_for, trial),
+        through=PROXY_SOCKET if trial.cuts else None,
     )
-    async with Deployment(options) as deployment:
+    async with Deployment(options) as deployment, AsyncExitStack() as stack:
         run = Run(trial, deployment)
+        if trial.cuts:
+            proxy = Proxy(deployment.topology.redis_socket, deployment.base / PROXY_SOCKET)
+            run.proxy = await stack.enter_async_context(proxy)
         trouble: list[str] = []
         quiet = False
         try:
@@ -198,15 +231,32 @@ async def run_trial(trial: Trial) -> Result:
         if not report.ok and trial.keep_in is not None:
             folder = trial.keep_in / trial.name
             shutil.rmtree(folder, ignore_errors=True)
-            notes = [f"seed {trial.seed}", *(f"{fault}" for fault in trial.faults)]
+            notes = [f"seed {trial.seed}", *map(str, trial.faults), *map(str, trial.cuts)]
             notes += [*run.armed(), "", *(str(violation) for violation in report.violations)]
             result.folder = keep(deployment, evidence, folder, notes)
         return result
 
 
+class TrialHungError(Exception):
+    """A trial did not end; the message says where each of its tasks was."""
+
+
+async def _bounded(trial: Trial) -> Result:
+    task = asyncio.create_task(run_trial(trial), name=trial.name)
+    done, _ = await asyncio.wait({task}, timeout=TRIAL_MAX_S)
+    if done:
+        return task.result()
+    places = io.StringIO()
+    for each in asyncio.all_tasks():
+        each.print_stack(file=places)
+    task.cancel()
+    await asyncio.wait({task}, timeout=TRIAL_MAX_S)
+    raise TrialHungError(f"{trial.name} was not over after {TRIAL_MAX_S:g} s\n{places.getvalue()}")
+
+
 def run_blocking(trial: Trial) -> Result:
-    """`run_trial` for a worker process."""
-    return asyncio.run(run_trial(trial))
+    """`run_trial` for a worker process. Raises TrialHungError for one that does not end."""
+    return asyncio.run(_bounded(trial))
 
 
 PROCESSES = (DAEMON, RUNNER, REDIS)

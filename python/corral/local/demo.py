@@ -99,11 +99,10 @@ async def play(settings: Settings, deployment: Deployment, progress: Progress) -
     later = planned[SENT_WHILE_DOWN:]
     kills = planned_kills(rng, max(SENDING_S, later[-1].at_s if later else 0.0))
     async with asyncio.TaskGroup() as group:
-        watching = [group.create_task(watch(progress))]
-        watching += [
-            group.create_task(deployment.reader(source, trim=True).run())
-            for source in deployment.sources
-        ]
+        watching = group.create_task(watch(progress))
+        readers = [deployment.reader(source, trim=True) for source in deployment.sources]
+        for reader in readers:
+            group.create_task(reader.run())
         progress.enter(f"sending {len(early)} messages while nothing runs")
         await send_all(deployment.sender, early, time.monotonic())
         progress.enter("starting daemon and runner")
@@ -116,8 +115,9 @@ async def play(settings: Settings, deployment: Deployment, progress: Progress) -
                 work.create_task(inflict(deployment.supervisor, fault, start_s))
         progress.enter("no more kills: waiting for the last answers")
         quiet = await deployment.until_quiet(QUIET_TIMEOUT_S)
-        for task in watching:
-            task.cancel()
+        watching.cancel()
+        for reader in readers:
+            reader.stop()
     return quiet
 
 

@@ -50,6 +50,7 @@ class Options:
     settings: Mapping[str, str] = field(default_factory=dict)  # server settings, for tests
     launch: Callable[[Path], Launch] | None = None  # from the deployment's directory
     base: Path | None = None
+    through: str | None = None  # name of a socket in `base` by which the daemon reaches the server
 
 
 def plain_launch(agent: str) -> Launch:
@@ -115,6 +116,8 @@ class Deployment:
             ),
             RUNNER: self.topology.environment(self.agent, redis=False),
         }
+        if self.options.through is not None:
+            environment[DAEMON]["COWBOY_REDIS_URL"] = f"unix://{self.base / self.options.through}"
         ready = {REDIS: self._redis_ready, DAEMON: self._daemon_ready, RUNNER: self._runner_ready}
         for name in (REDIS, RUNNER, DAEMON):
 

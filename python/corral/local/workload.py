@@ -173,14 +173,19 @@ class Reader:
         self.trim = trim
         self.on_seen = on_seen
         login = topology.source_login(agent, source)
+        self._stopped = False
         self._client = client(
             topology.redis_socket, login.username, login.password, protocol=protocol
         )
 
+    def stop(self) -> None:
+        """Has `run` return soon, whatever becomes of a cancellation."""
+        self._stopped = True
+
     async def run(self) -> None:
-        """Reads until cancelled; a lost connection begins again with what was not acknowledged."""
+        """Reads until stopped; a lost connection begins again with what was not acknowledged."""
         try:
-            while True:
+            while not self._stopped:
                 try:
                     await self._create_group()
                     await self._follow()
@@ -203,7 +208,7 @@ class Reader:
 
     async def _follow(self) -> None:
         position = "0"
-        while True:
+        while not self._stopped:
             entries = await self._read(position)
             if not entries:
                 position = ">"
