@@ -326,6 +326,8 @@ class Machine:
 
     def release(self, turn: Turn) -> None:
         """A held turn may go on: it waits, durably marked, for its channel."""
+        if turn.release:
+            return  # a second time while it waits: it must not run twice
         self.book.touch(turn)
         turn.release = True
         turn.generation += 1
