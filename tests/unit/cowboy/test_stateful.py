@@ -169,9 +169,9 @@ class SourceMachine(RuleBasedStateMachine):
         self._perhaps(tick)
 
     @_when(lambda self: self.world.driver.out.packets)
-    @rule()
-    def lose_answer(self) -> None:
-        self.world.lose_answer()
+    @rule(packets=st.integers(1, 3))
+    def lose_answer(self, packets: int) -> None:
+        self.world.lose_answer(packets)
 
     @_when(lambda self: self.world.driver.out.fetches)
     @rule(tick=ticks)

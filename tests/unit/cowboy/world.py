@@ -195,9 +195,16 @@ class World:
             out.sent(packet)
             out.refused(packet, fault)
 
-    def lose_answer(self) -> None:
-        """Redis does the next packet, and the connection is lost before its answer."""
-        self.redis.settle(self.driver.out.packets[0].work)
+    def settle_round(self, faults: Faults = NO_FAULTS) -> None:
+        """The packets there are, in one tick; what follows from their answers stays."""
+        for _ in range(len(self.driver.out.packets)):
+            self.settle(faults)
+        self.tick()
+
+    def lose_answer(self, packets: int = 1_000) -> None:
+        """Redis does so many packets, and the connection is lost before its answers."""
+        for packet in list(self.driver.out.packets)[:packets]:
+            self.redis.settle(packet.work)
         self.detach()
 
     def settle_all(self, faults: Faults = NO_FAULTS) -> None:
