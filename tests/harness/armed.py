@@ -11,6 +11,8 @@ Nothing of this can be reached from the packaged services: they read no such arg
 """
 
 import argparse
+import asyncio
+import faulthandler
 import importlib
 import os
 import pkgutil
@@ -20,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from blockbuster import BlockBuster
 
@@ -151,10 +154,24 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_args(own), rest
 
 
+def tell_where(number: int, frame: FrameType | None) -> None:
+    """SIGUSR1: where the event loop's tasks are, for a process that does not end."""
+    del number, frame
+    faulthandler.dump_traceback(all_threads=True)
+    try:
+        tasks = asyncio.all_tasks()
+    except RuntimeError:
+        return
+    for task in tasks:
+        task.print_stack(file=sys.stderr)
+    sys.stderr.flush()
+
+
 def main(argv: Sequence[str], cli: Callable[[], object] | None = None) -> None:
     options, rest = parse(argv)
     trap = Trap(options.arms, options.hits, options.pids)
     trap.set()
+    signal.signal(signal.SIGUSR1, tell_where)
     if cli is None:
         from corral.cowboy.main import cli as cowboy
 

@@ -133,17 +133,18 @@ def _label(process: str, victim: str) -> str:
     return process if victim == "self" else victim
 
 
-def workload(*, cancels: bool = False, work_s: float = 0.12) -> list[Planned]:
+def workload(*, cancels: bool = False, work_s: float = 0.12, hangs: int = 0) -> list[Planned]:
     """A few messages in three channels of both sources: enough for every boundary's second pass.
 
     Some of them misbehave: a run whose child outlives it, one that fails, one that is a duplicate.
+    The first `hangs` work until they are killed.
     """
     planned: list[Planned] = []
     actions = ("answer", "orphan", "answer", "exit", "answer")
     for number in range(10):
         source = ("a2a", "chat")[number % 2]
         fields = _fields(source, number, f"room-{number % 3}")
-        action = actions[number // 2]
+        action = "hang" if number < hangs else actions[number // 2]
         words = b"%s message %d" % (SECRET_WORD.encode(), number)
         fields[b"content"] = prompt_for(words, action=action, work_s=work_s)
         planned.append(Planned(number, 0.06 * number, source, "normal", fields, action))

@@ -27,6 +27,7 @@ class Plant:
     variant: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     cuts: tuple[Cutting, ...] = ()
     work_s: float = 0.12
+    hangs: int = 0
 
 
 def _acknowledge_when_read() -> None:
@@ -171,7 +172,7 @@ def _trim_everything_taken() -> None:
 
 def _skip_fence() -> None:
     for name in ("settle", "poll"):
-        _edit_script(name, "redis.call('GET', KEYS[1]) ~= ARGV[1]", "false")
+        _edit_script(name, "fence ~= ARGV[1]", "false")
 
 
 SOURCES = ("a2a", "chat", "echo")
@@ -179,6 +180,7 @@ AFTER_READ = {"daemon": {0: ("cowboy.read.done:2=self",)}}
 AFTER_OUTBOX = {"daemon": {0: ("cowboy.outbox.added:2=self",)}}
 AFTER_GO = {"runner": {0: ("runner.go.written:2=self",)}}
 AFTER_RESULT = {"daemon": {0: ("cowboy.result.received:2=self",)}}
+WHILE_RUNNING = {"runner": {0: ("runner.go.written:4=self",)}}  # three others have been at work
 NOTIFY = {name: {"on_interrupt": "notify"} for name in SOURCES}
 STARTED_AGAIN = frozenset({"started_again", "start_not_recorded"})
 # Bytes of a connection that the daemon lost arrive long after their turns are over.
@@ -214,46 +216,53 @@ PLANTS: Mapping[str, Plant] = {
         "a run that nobody knows any more is taken for one that never went",
         _unknown_never_went,
         STARTED_AGAIN,
-        AFTER_GO,
+        WHILE_RUNNING,
         NOTIFY,
+        work_s=0.6,
     ),
     "start-again": Plant(
         "an interrupted turn is started again whatever its policy says",
         _start_again,
         STARTED_AGAIN,
-        AFTER_GO,
+        WHILE_RUNNING,
         NOTIFY,
+        work_s=0.6,
     ),
     "go-before-commit": Plant(
         "go is said before the start is committed",
         _go_before_start_is_committed,
         STARTED_AGAIN,
-        AFTER_GO,
+        WHILE_RUNNING,
         NOTIFY,
+        work_s=0.6,
     ),
     "forget-notice": Plant(
         "an interrupted turn ends without a word to its sender",
         _forget_notice,
         frozenset({"unanswered"}),
-        AFTER_GO,
+        WHILE_RUNNING,
         NOTIFY,
+        work_s=0.6,
     ),
     "one-lane-each": Plant(
         "the order of a channel is not kept",
         _one_lane_each,
         frozenset({"order", "overlap"}),
+        work_s=0.6,
     ),
     "leader-only": Plant(
         "only the leader of a run is killed, not its children",
         _leader_only,
         frozenset({"still_working", "overlap", "left_behind"}),
+        work_s=0.6,
     ),
     "no-recovery": Plant(
         "a new runner trusts that the runs of the old one are over",
         _no_recovery,
         frozenset({"still_working", "overlap", "left_behind"}),
-        AFTER_GO,
-        work_s=1.2,
+        {"runner": {0: ("runner.go.written:5=self",)}},
+        NOTIFY,
+        hangs=3,
     ),
     "forget-early": Plant(
         "the runner drops a result once it has sent it",
@@ -284,10 +293,10 @@ def trial_for(name: str) -> Trial:
         name=f"plant-{name}",
         seed=len(name),
         server="redis",
-        planned=tuple(workload(work_s=planted.work_s)),
+        planned=tuple(workload(work_s=planted.work_s, hangs=planted.hangs)),
         arms=planted.arms,
         cuts=planted.cuts,
         variant=planted.variant,
         plant=name,
-        quiet_timeout_s=10.0,
+        quiet_timeout_s=12.0,
     )

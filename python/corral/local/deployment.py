@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -143,6 +145,9 @@ class Deployment:
     ) -> None:
         await self._drop_admin()
         await self.supervisor.abandon()
+        for pid in left_behind(str(self.base)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         if not self.keep:
             self.topology.remove()
 

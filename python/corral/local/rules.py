@@ -135,8 +135,24 @@ class Case:
         return [effect for effect in self.effects.get(turn_id, []) if effect.ev == "start"]
 
     @cached_property
-    def runner_died(self) -> bool:
-        return any(h.process == "runner" and h.what != "started" for h in self.evidence.happenings)
+    def runner_deaths_ms(self) -> list[int]:
+        """When the runner ended other than by being asked to."""
+        return [
+            happening.at_ms
+            for happening in self.evidence.happenings
+            if happening.process == "runner"
+            and (happening.lethal or (happening.what == "ended" and happening.code))
+        ]
+
+    def runner_died_during(self, row: TurnRow) -> bool:
+        """Whether a runner died between the arrival of a turn's entry and its (last) answer."""
+        answers = [entry.added_ms for entry in self.seen.get(row.turn_id, [])]
+        until_ms = max(answers, default=None)
+        from_ms = entry_order(row.entry_id)[0]
+        return any(
+            from_ms <= at_ms and (until_ms is None or at_ms <= until_ms)
+            for at_ms in self.runner_deaths_ms
+        )
 
     @cached_property
     def cancel_names(self) -> set[tuple[str, str]]:
@@ -250,7 +266,7 @@ def _allowed(case: Case, group: Group, row: TurnRow) -> set[str]:
     if policy.runner == "echo":
         return {"completed", "reply_too_large"} | cancelled
     allowed = {OUTCOME_OF_ACTION[group.first.action]} | cancelled
-    if case.runner_died:
+    if case.runner_died_during(row):
         allowed |= {"notify": {"interrupted"}, "resume": {"poisoned"}, "hold": {"abandoned"}}[
             policy.on_interrupt
         ]

@@ -73,6 +73,9 @@ def resumed_flag(case: Case) -> Iterator[Violation]:
     for row in case.evidence.rows:
         starts = case.starts(row.turn_id)
         group = case.group_of.get(row.turn_id)
+        if len(starts) > 1 and not case.runner_died_during(row):
+            message = f"{len(starts)} starts, although no runner died meanwhile"
+            yield Violation("started_again", (row.turn_id,), message)
         for number, start in enumerate(starts):
             if number > 0 and start.resumed != "1":
                 yield Violation("resumed_wrong", (row.turn_id,), f"CORRAL_RESUMED={start.resumed}")

@@ -22,6 +22,7 @@ RESTART_FIRST_S = 0.02
 RESTART_MAX_S = 0.5
 QUICK_DEATH_S = 1.0
 STOP_TIMEOUT_S = 15.0
+LAST_WORDS_S = 1.0
 
 CommandLine = Callable[[int], Sequence[str]]  # by the number of the start, from 0
 
@@ -208,6 +209,9 @@ class Supervisor:
                 self.record(name, "overdue")
                 if service.process is not None:
                     service.killed_pids.add(service.process.pid)
+                    with suppress(ProcessLookupError):  # a test launcher says where it hangs
+                        service.process.send_signal(signal.SIGUSR1)
+                await asyncio.wait({service.keeper}, timeout=LAST_WORDS_S)
                 self._kill_quietly(service)
                 await service.keeper
 

@@ -44,8 +44,6 @@ class Simulation:
         self.turns: dict[tuple[str, str], str] = {}
         mix = Mix(sources=tuple(SOURCES), count=count, duration_s=5.0)
         died = self.rng.random() < 0.7
-        if died:
-            self._happening("runner", "killed")
         for planned in Planner(self.rng, mix).plan():
             self.now_ms += self.rng.randrange(1, 50)
             self._play(planned, may_die=died)
@@ -95,6 +93,7 @@ class Simulation:
             self._answer(sent, turn_id, outcome)
 
     def _interrupt(self, policy: Policy, outcome: str) -> tuple[str, int]:
+        self._happening("runner", "killed")
         if policy.on_interrupt == "notify":
             return "interrupted", 1
         if policy.on_interrupt == "hold":

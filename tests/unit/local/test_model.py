@@ -343,7 +343,10 @@ def test_interruption_needs_a_dead_runner() -> None:
     evidence = clean(SEED_WITH_EVERYTHING, 120)
     assert any(row.outcome == "interrupted" for row in evidence.rows)
     evidence.happenings.clear()
-    assert "outcome_wrong" in rules(evidence)
+    assert rules(evidence) == {"outcome_wrong", "started_again"}
+    end = Happening(10**15, "runner", "ended", "", 0, in_flight=0, lethal=False)
+    evidence.happenings.append(end)
+    assert rules(evidence) == {"outcome_wrong", "started_again"}
 
 
 def test_recovery_counts_only_kills_with_work_in_flight() -> None:
