@@ -5,6 +5,7 @@ many; here a command is sent once, a lost answer is `Unreachable`, and a cancell
 drops the connection, so that no late answer can be taken for the next one.
 """
 
+import asyncio
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -161,10 +162,12 @@ class Wire:
         self._connection: Any = connection
 
     async def connect(self) -> None:
+        asked = _cancellations()
         try:
             await self._connection.connect()
         except (RedisError, OSError, TimeoutError) as error:
             raise as_fault(error) from error
+        await self._obey(asked)
 
     async def close(self) -> None:
         await self._connection.disconnect(nowait=True)
@@ -185,10 +188,12 @@ class Wire:
         that is cancelled closes the connection too.
         """
         connection = self._connection
+        asked = _cancellations()
         try:
             await connection.send_packed_command(
                 connection.pack_commands(commands), check_health=False
             )
+            await self._obey(asked)
             kwargs = {} if timeout_s is None else {"timeout": timeout_s}
             replies: list[Reply] = []
             for _ in commands:
@@ -203,3 +208,18 @@ class Wire:
             await connection.disconnect(nowait=True)
             raise
         return replies
+
+    async def _obey(self, asked: int) -> None:
+        """Raise a cancellation that came after `asked` of them, and that was swallowed.
+
+        The client library sends within `asyncio.wait_for`, which before Python 3.12 returns as if
+        nothing were when the sending ends at that instant.
+        """
+        if _cancellations() > asked:
+            await self._connection.disconnect(nowait=True)
+            raise asyncio.CancelledError
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
