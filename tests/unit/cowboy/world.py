@@ -4,7 +4,7 @@ Everything happens when a test says so, and after every commit `checks` looks at
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from corral.core.clock import ManualClock
 from corral.cowboy.book import Orders
@@ -23,6 +23,8 @@ from tests.unit.cowboy.samples import source_config
 class World:
     """Starts with Redis attached and a runner connected; `changes` are settings of the source."""
 
+    open_ones: ClassVar[list["World"]] = []  # `conftest` closes what a test leaves
+
     def __init__(self, *, started: bool = True, **changes: Any) -> None:
         self.config = source_config(**changes)
         self.clock = ManualClock()
@@ -31,6 +33,7 @@ class World:
         self.runner = ModelRunner()
         self.driver = Driver(self.conn, self.config, self.clock)
         self.checks = Checks(self)
+        self.open_ones.append(self)
         if started:
             self.attach()
             self.connect_runner()
@@ -38,6 +41,7 @@ class World:
 
     def close(self) -> None:
         self.conn.close()
+        self.open_ones.remove(self)
 
     # ------------------------------------------------------------ looking
 
@@ -225,6 +229,9 @@ class World:
             self.tick()
 
     def empty_redis(self) -> None:
+        """FLUSHALL. What was read before it is taken in before it: ids begin anew here."""
+        if self.driver.events:
+            self.tick()
         self.detach()
         self.redis.empty()
 
