@@ -1,4 +1,4 @@
-"""Kills: of runs, of what they hid, of the runner, by SIGTERM; nothing innocent is hit."""
+"""Kills of runs: all of a run is hit, nothing else is, and there is one result."""
 
 import os
 import signal
@@ -10,28 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from corral.cowboy.runner import cgroup, processes
+from corral.cowboy.runner import processes
 from corral.cowboy.runner.domain import (
     Finished,
     Go,
     Kill,
     Query,
-    Refused,
     RunPhase,
     RunResult,
     RunState,
 )
 from corral.local.wait import until
 from tests.unit.runner import world as worlds
-from tests.unit.runner.world import (
-    WAIT_S,
-    Daemon,
-    World,
-    prepare_request,
-    shell,
-    wait_gone,
-    wait_lines,
-)
+from tests.unit.runner.trees import HIDDEN, STAY, TREES, Families
+from tests.unit.runner.world import WAIT_S, World, shell, wait_lines
 
 
 @pytest.fixture
@@ -45,66 +37,6 @@ def contained(request: pytest.FixtureRequest, world: World) -> World:
     """Both ways of holding a run together; where there are no cgroups, the choice falls back."""
     world.launch = replace(world.launch, use_cgroups=request.param == "cgroup")
     return world
-
-
-def in_cgroup(world: World) -> bool:
-    """Whether runs get cgroups: as the launch says, where this machine lets them."""
-    runs = Path(world.launch.runs)
-    runs.mkdir(mode=0o700, exist_ok=True)
-    return world.launch.use_cgroups and cgroup.choose(runs)[0] is not None
-
-
-# Each script appends the pids of what it started to a file, and then stays.
-STAY = "exec sleep 1000"
-TREES = {
-    "children": f"(SIT; :) & SIT & {STAY}",
-    "session": f"setsid SIT & {STAY}",
-    "double-fork": f"(setsid sh -c 'SIT & exit' &) ; {STAY}",
-    "ignores-signals": f"trap '' TERM INT HUP; setsid SIT & {STAY}",
-    "stopped": f"sh -c 'SIT & kill -STOP $$' & {STAY}",
-}
-# These hide from everything but a cgroup and a living parent.
-HIDDEN = {
-    "no-token": f"setsid env -i SIT & {STAY}",
-    "no-token-orphaned": f"(setsid env -i SIT &) ; {STAY}",
-}
-
-
-class Families:
-    """One source for each tree; the pids of what each has started."""
-
-    def __init__(self, world: World, trees: dict[str, str], ending: str = STAY) -> None:
-        self._directory = world.directory
-        self._sit = world.directory / "sit"
-        self._sit.write_text(f"#!/bin/sh\necho $$ >> $1; {STAY}\n")
-        self._sit.chmod(0o755)
-        world.programs({name: self._command(name, trees[name], ending) for name in trees})
-
-    def _command(self, name: str, script: str, ending: str) -> tuple[str, ...]:
-        pids = str(self.file(name))
-        script = script.removesuffix(STAY) + ending
-        for word, meaning in (
-            ("SIT", f"{self._sit} {pids}"),
-            ("PIDS", pids),
-            ("COUNT", str(self.count(name))),
-        ):
-            script = script.replace(word, meaning)
-        return shell(script)
-
-    def file(self, name: str) -> Path:
-        return self._directory / f"pids.{name}"
-
-    def count(self, name: str) -> int:
-        return 2 if name == "children" else 1
-
-    def start(self, daemon: Daemon, name: str) -> list[int]:
-        """Leader and descendants of the turn that is called like its source."""
-        leader = daemon.prepare(name, source=name).run.pid
-        daemon.send(Go(name, 1))
-        return [leader, *self.descendants(name)]
-
-    def descendants(self, name: str) -> list[int]:
-        return [int(line) for line in wait_lines(self.file(name), self.count(name))]
 
 
 def test_a_kill_ends_the_run_and_everything_it_started(contained: World) -> None:
@@ -124,20 +56,6 @@ def test_nothing_outlives_a_leader_that_ends_by_itself(contained: World) -> None
     for name in TREES | HIDDEN:
         assert daemon.run(name, source=name) == RunResult("completed", b"ok\n", "", True), name
         assert worlds.gone(*families.descendants(name)), name
-
-
-def test_a_new_runner_ends_all_old_runs_before_it_listens(contained: World) -> None:
-    trees = TREES | HIDDEN if in_cgroup(contained) else TREES
-    families = Families(contained, trees)
-    daemon = contained.up()
-    pids = [pid for name in trees for pid in families.start(daemon, name)]
-    contained.kill_runner()
-    contained.start()
-    daemon = contained.connect()  # it listens
-    assert worlds.gone(*pids)
-    daemon.hello()
-    assert {daemon.phase(name) for name in trees} == {RunPhase.UNKNOWN}
-    assert contained.records == []
 
 
 def test_a_helper_below_a_living_run_survives_the_end_of_another(world: World) -> None:
@@ -184,70 +102,6 @@ def test_processes_of_others_are_never_hit(world: World) -> None:
         world.up()
         assert bystander.poll() is None
         bystander.kill()
-
-
-def test_a_recorded_pid_that_belongs_to_a_stranger_now_is_left_alone(world: World) -> None:
-    """As after the kernel has given the number to another process."""
-    world.program(*shell(STAY))
-    daemon = world.up()
-    leader = daemon.prepare("t").run.pid
-    world.kill_runner()
-    wait_gone(leader)
-    record = Path(world.launch.runs, "t.1.json")
-    with subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True) as stranger:
-        text = record.read_text()
-        for key in ("pid", "pgid"):
-            text = text.replace(f'"{key}": {leader}', f'"{key}": {stranger.pid}')
-        assert str(stranger.pid) in text
-        record.write_text(text)
-        assert world.up().phase("t") is RunPhase.NEVER_WENT
-        assert stranger.poll() is None
-        stranger.kill()
-
-
-def test_records_of_another_boot_kill_nothing_and_are_unknown(world: World) -> None:
-    world.program(*shell(STAY))
-    daemon = world.up()
-    daemon.prepare("t")
-    world.kill_runner()
-    record = Path(world.launch.runs, "t.1.json")
-    text = record.read_text()
-    leader = int(text.split('"pid": ')[1].split(",")[0])
-    wait_gone(leader)
-    with subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True) as stranger:
-        process = processes.read(stranger.pid)
-        assert process is not None
-        ticks = text.split('"start_ticks": ')[1].split(",")[0]
-        text = text.replace(f'"start_ticks": {ticks}', f'"start_ticks": {process.start_ticks}')
-        text = text.replace(f'"pid": {leader}', f'"pid": {stranger.pid}')
-        record.write_text(text.replace(processes.boot_id(), "another-boot"))
-        assert world.up().phase("t") is RunPhase.UNKNOWN
-        assert stranger.poll() is None
-        stranger.kill()
-    assert world.records == []
-
-
-def test_an_empty_record_of_a_power_failure_is_dropped(world: World) -> None:
-    runs = Path(world.launch.runs)
-    runs.mkdir()
-    (runs / "t.1.json").touch()
-    (runs / "t.2.json.new").write_text("half")
-    assert world.up().phase("t") is RunPhase.UNKNOWN
-    assert world.records == []
-
-
-@pytest.mark.parametrize("text", ["{}", "[]", "no json", '{"turn": "t", "attempt": "1"}'])
-def test_a_record_that_cannot_be_read_stops_the_start(world: World, text: str) -> None:
-    runs = Path(world.launch.runs)
-    runs.mkdir()
-    record = runs / "t.1.json"
-    record.write_text(text)
-    assert world.start().wait(WAIT_S) == 74
-    assert "storage: " in world.log
-    assert f"{record} is not a record of a run" in world.log
-    assert record.read_text() == text
-    assert not world.socket.exists()
-    record.unlink()
 
 
 def test_a_kill_before_go_proves_that_it_never_went(world: World) -> None:
@@ -311,48 +165,6 @@ def test_a_race_of_end_and_kill_has_one_result(world: World) -> None:
     assert seen <= {("killed", b""), ("completed", b"done\n")}
 
 
-def test_sigterm_kills_runs_and_leaves_their_outcome_unknown(world: World) -> None:
-    pids = world.directory / "pids"
-    world.program(*shell(f"setsid sh -c 'echo $$ >> {pids}; {STAY}' & {STAY}"))
-    daemon = world.up()
-    waiting = daemon.prepare("waiting").run.pid
-    leader = daemon.prepare("t").run.pid
-    daemon.send(Go("t", 1))
-    family = [leader, int(wait_lines(pids, 1)[0])]
-    world.runners[-1].terminate()
-    assert world.runners[-1].wait(WAIT_S) == 0
-    assert daemon.next() is None
-    assert worlds.gone(waiting, *family)
-    assert not world.socket.exists()
-    again = world.up()
-    assert again.phase("t") is RunPhase.UNKNOWN
-    assert again.phase("waiting") is RunPhase.NEVER_WENT
-
-
-def test_sigterm_waits_a_moment_for_results_to_be_committed(world: World) -> None:
-    daemon = world.up()
-    result = daemon.run("t")
-    world.runners[-1].terminate()
-    until(lambda: "runner_stopping" in world.log, WAIT_S, "the stop")
-    assert daemon.state("t").result == result
-    daemon.send(prepare_request("t2"))
-    assert daemon.expect(Refused).reason == "stopping"
-    assert world.runners[-1].poll() is None
-    daemon.forget("t")
-    assert world.runners[-1].wait(WAIT_S) == 0
-
-
-def test_a_stop_without_a_daemon_waits_for_nobody(world: World) -> None:
-    daemon = world.up()
-    daemon.run("t")
-    daemon.close()
-    until(lambda: "daemon_disconnected" in world.log, WAIT_S, "the runner to notice")
-    began = worlds.monotonic_ms()
-    world.runners[-1].terminate()
-    assert world.runners[-1].wait(WAIT_S) == 0
-    assert worlds.monotonic_ms() - began < 1900
-
-
 def test_orphans_are_reaped_while_their_run_goes_on(world: World) -> None:
     gate = world.directory / "gate"
     orphans = "for i in 1 2 3 4 5 6 7 8 9; do (sh -c 'exit 0' & ) ; done;"
@@ -395,42 +207,3 @@ ctypes.CDLL(None).syscall({exit_of_thread}, 0)
     world.kill_runner()
     world.up()
     assert worlds.gone(*family)
-
-
-def test_runs_have_a_cgroup_of_their_own_where_the_machine_lets_them(world: World) -> None:
-    world.launch = replace(world.launch, use_cgroups=True)
-    root, why = (None, "") if not in_cgroup(world) else cgroup.choose(Path(world.launch.runs))
-    world.program(*shell("cat /proc/self/cgroup"))
-    daemon = world.up()
-    group = daemon.prepare("t").run.group
-    daemon.send(Go("t", 1))
-    reply = daemon.expect(Finished).result.reply.decode()
-    if root is None:
-        assert group.startswith("pgid:")
-        assert '"by": "group"' in world.log
-        return
-    assert str(root.directory) == why
-    path = Path(group.removeprefix("cgroup:"))
-    assert path.parent == root.directory
-    assert f"0::/{path.name}\n" in reply or f"/{path.name}\n" in reply
-    assert not path.exists()  # removed with the end of the run
-    daemon.prepare("left")
-    world.kill_runner()
-    world.up()
-    assert root.existing() == []
-
-
-def test_a_cgroup_without_a_record_is_ended_too(world: World) -> None:
-    """As after a kill between the creation of the cgroup and the record of its run."""
-    world.launch = replace(world.launch, use_cgroups=True)
-    if not in_cgroup(world):
-        return  # the fallback has nothing of the kind
-    root, _ = cgroup.choose(Path(world.launch.runs))
-    assert root is not None
-    path = root.create("0" * 32)
-    (path / "below").mkdir()
-    with subprocess.Popen(["/bin/sleep", "1000"]) as left:
-        (path / "below" / "cgroup.procs").write_text(str(left.pid))
-        world.up()
-        assert left.wait(WAIT_S) == -signal.SIGKILL
-    assert not path.exists()

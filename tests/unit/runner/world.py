@@ -186,7 +186,7 @@ class World:
         replace(self.launch, **changes).write(config)  # type: ignore[arg-type]
         environment = {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": os.pathsep.join((str(ROOT / "python"), str(ROOT))),
+            "PYTHONPATH": os.pathsep.join((str(ROOT / "python"), str(ROOT), *sys.path)),
             "PYTHONWARNINGS": "error",
             "SECRET_OF_THE_RUNNER": "must not be inherited",
         }

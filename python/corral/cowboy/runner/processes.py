@@ -37,7 +37,7 @@ class Process(NamedTuple):
 
 def parse_stat(text: bytes) -> Process:
     """A line of /proc/PID/stat (proc(5)). The command in it may contain anything but its end."""
-    fields = text[text.rindex(b")") + 2 :].split()
+    fields = text[text.rindex(b")") + 2 :].split(None, 20)
     return Process(
         int(text[: text.index(b" ")]),
         int(fields[1]),
