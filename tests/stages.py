@@ -42,11 +42,11 @@ class Stage:
 # In the order in which they run. `./corral --help` and its completions list the folders, too.
 STAGES = (
     Stage("lint", bound_s=600),
-    Stage("unit", bound_s=600),
-    Stage("unit", bound_s=600, floor=True),
+    Stage("unit", bound_s=900),
+    Stage("unit", bound_s=900, floor=True),
     Stage("nix", bound_s=600),
-    Stage("contract", bound_s=900),
-    Stage("contract", bound_s=900, floor=True),
+    Stage("contract", bound_s=1200),
+    Stage("contract", bound_s=1200, floor=True),
     Stage("crash", bound_s=1800),
 )
 

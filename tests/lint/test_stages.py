@@ -99,15 +99,6 @@ def test_forgets():
     subprocess.Popen(["sleep", "600"], start_new_session=True)
 """
 
-HANG = """
-import subprocess, threading
-def test_hangs():
-    subprocess.Popen(["sleep", "600"], start_new_session=True)
-    threading.Event().wait()
-def test_never_reached(): pass
-"""
-
-
 RunStage = Callable[..., tuple[str, int]]
 
 
@@ -115,14 +106,14 @@ RunStage = Callable[..., tuple[str, int]]
 def run(tmp_path: Path) -> RunStage:
     """Runs a made-up stage in a process of its own (it adopts orphans): its output and status."""
 
-    def run_stage(text: str, *, bound_s: float = 60, ci: bool = False) -> tuple[str, int]:
+    def run_stage(text: str, *, ci: bool = False) -> tuple[str, int]:
         folder = tmp_path / "tests" / "lint"
         folder.mkdir(parents=True)
         (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:valkey\n")
         (folder / "test_made_up.py").write_text(text)
         program = (
             "import sys; from tests import stages as s;"
-            f"s.STAGES = (s.Stage('lint', bound_s={bound_s}),); sys.exit(s.main(['lint']))"
+            "s.STAGES = (s.Stage('lint', bound_s=100),); sys.exit(s.main(['lint']))"
         )
         env = os.environ | {"PYTHONPATH": f"{ROOT / 'python'}:{ROOT}", "CI": str(ci).lower()}
         done = subprocess.run(
@@ -168,12 +159,36 @@ def test_what_was_left_running_is_ended_and_fails(run: RunStage) -> None:
     assert (out.splitlines()[-1], status) == ("1 passed, 1 failed, 0 skipped", 1)
 
 
-def test_a_stage_is_stopped_at_its_bound_with_all_that_it_started(run: RunStage) -> None:
-    out, status = run(HANG, bound_s=3)
-    assert "2 tests did not end" in out
-    assert "stopped after its bound of 3 s" in out
-    assert "left running: sleep (pid " in out
-    assert (out.splitlines()[-1], status) == ("0 passed, 3 failed, 0 skipped", 1)
+BOUNDED = """
+import os, sys
+from tests.bounded import Bounded
+ending = Bounded().run(
+    ["sh", "-c", "setsid sleep 600 & setsid sleep 601 & wait"], bound_s=2, env=os.environ
+)
+print(ending.timed_out, ending.status)
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("nothing is left")
+"""
+
+
+def test_a_command_is_stopped_at_its_bound_with_all_that_it_started() -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", BOUNDED],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["True -15", "nothing is left"]
+
+
+def test_a_stage_that_was_stopped_is_not_a_success() -> None:
+    result = stages.Result(stages.STAGES[0], passed=3)
+    ending = Ending(-15, 60.0, timed_out=True)
+    stages.judge(result, ending, stages.parse(["lint"]), bound_s=60, ci=False)
+    assert (result.failed, result.notes) == (1, ["stopped after its bound of 60 s"])
 
 
 def test_an_interrupted_stage_is_not_a_success() -> None:
