@@ -27,6 +27,7 @@ from tests.harness.armed import read_hits
 QUIET_TIMEOUT_S = 25.0
 HIT_TIMEOUT_S = 20.0
 TRIAL_MAX_S = 150.0
+RELEASE_TIMEOUT_S = 3.0
 PROXY_SOCKET = "cut.sock"
 
 # Shorter than an operator would choose, so that a trial takes seconds.
@@ -160,7 +161,7 @@ class Run:
             await self.disturb(later)
             quiet = await self.settle()
             if quiet and self.proxy is not None and self.proxy.holds:
-                await self.proxy.release()  # bytes of a connection that is long dead
+                await self.release(self.proxy)
                 quiet = await self.settle()
             for reader in readers:
                 reader.stop()
@@ -183,6 +184,13 @@ class Run:
         await wait.at(start_s + cutting.at_s)
         if self.proxy is not None:
             self.proxy.arm(cutting.needle, cutting.cut)
+
+    @staticmethod
+    async def release(proxy: Proxy) -> None:
+        """Bytes of a connection that is long dead reach the server, if that is still the same."""
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(RELEASE_TIMEOUT_S):
+                await proxy.release()
 
     async def settle(self) -> bool:
         """Liveness: with no more faults everything comes to rest within a bound."""

@@ -225,7 +225,14 @@ class Deployment:
         self._admin = None
 
     async def ask(self, *words: str | bytes) -> Any:
-        """One command as the admin. Raises redis errors and OSError; the next ask connects anew."""
+        """One question as the admin, asked again once when the connection turns out to be dead.
+
+        Raises redis errors and OSError.
+        """
+        try:
+            return await command(await self.admin(), *words)
+        except (redis.ConnectionError, OSError):  # the server was restarted since the last one
+            await self._drop_admin()
         try:
             return await command(await self.admin(), *words)
         except (redis.ConnectionError, redis.TimeoutError, OSError):
@@ -292,7 +299,9 @@ class Deployment:
             with suppress(redis.RedisError, OSError):
                 for name in self.sources:
                     pending, lag, markers = await self.state_of(name)
-                    if pending or lag or markers:
+                    # Under `ack = reply` the entry of a held turn is acknowledged at its end.
+                    waits = self.board.held(name) if self.sources[name]["ack"] == "reply" else 0
+                    if pending > waits or lag or markers:
                         return False
                 return True
             return False

@@ -132,6 +132,13 @@ def scrubbed(case: Case) -> Iterator[Violation]:
         yield Violation("words_in_log", (where,), "content or a secret is in a log")
 
 
+def _held(case: Case, source: str) -> int:
+    """Entries that stay pending: of held turns, under the policy that acknowledges at the end."""
+    if case.policy(source).ack != "reply":
+        return 0
+    return sum(row.source == source and row.state == "held" for row in case.evidence.rows)
+
+
 def nothing_left(case: Case) -> Iterator[Violation]:
     """After the faults everything comes to rest, and leaves nothing behind."""
     left = case.evidence.leftovers
@@ -143,7 +150,7 @@ def nothing_left(case: Case) -> Iterator[Violation]:
         ("outbox markers", left.markers),
     ):
         for source, count in counts.items():
-            if count:
+            if count > (_held(case, source) if what == "pending" else 0):
                 yield Violation("left_behind", (source,), f"{count} {what}")
     for line in left.acl_log:
         yield Violation("acl_log", (), line)

@@ -60,6 +60,15 @@ class Board:
         self.waiting.pop((seen.source, seen.in_reply_to), None)
         return True
 
+    def held(self, source: str) -> int:
+        """Turns of a source whose sender knows that they are held, and nothing newer."""
+        last = {
+            seen.in_reply_to: seen.outcome
+            for (of, _), seen in sorted(self.seen.items(), key=lambda item: item[1].added_ms)
+            if of == source
+        }
+        return sum(outcome == "held" for outcome in last.values())
+
     def in_flight(self) -> int:
         """Acknowledged messages that wait for their answer."""
         return len(self.waiting)
