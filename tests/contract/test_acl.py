@@ -109,12 +109,28 @@ def test_every_identity_is_let_in_with_its_secret(data: Deployment, protocol: in
 
 def test_anonymous_is_refused(data: Deployment) -> None:
     assert data.run("operator", "PING")
-    with socket.socket(socket.AF_UNIX) as anonymous:
-        anonymous.settimeout(ANSWER_TIMEOUT_S)
-        anonymous.connect(str(data.server.socket))
-        for words in ("PING", "INFO", "HELLO 3", "XADD scout:a2a:inbox * c x", "ACL LIST"):
-            anonymous.sendall(words.encode() + b"\r\n")
-            assert anonymous.recv(4096).startswith(b"-NOAUTH "), words
+    asked = ("PING", "INFO", "HELLO 3", "XADD scout:a2a:inbox * c x", "ACL LIST")
+    answers = talk(data, *asked)
+    assert [answer.partition(b" ")[0] for answer in answers] == [b"-NOAUTH"] * len(asked)
+
+
+def test_a_connection_that_resets_itself_is_nobody_again(data: Deployment) -> None:
+    login = data.topology.login("operator")
+    auth = f"AUTH {login.username} {login.password}"
+    assert talk(data, auth, "PING", "RESET") == [b"+OK\r\n", b"+PONG\r\n", b"+RESET\r\n"]
+    assert talk(data, auth, "RESET", "PING")[-1].startswith(b"-NOAUTH ")
+
+
+def talk(deployment: Deployment, *lines: str) -> list[bytes]:
+    """The answers to commands on one bare connection."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(ANSWER_TIMEOUT_S)
+        connection.connect(str(deployment.server.socket))
+        answers = []
+        for line in lines:
+            connection.sendall(line.encode() + b"\r\n")
+            answers.append(connection.recv(4096))
+        return answers
 
 
 @pytest.mark.parametrize("username", ["default", "operator", "agent-scout", "nobody"])
