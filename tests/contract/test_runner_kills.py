@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.cowboy.runner import processes
+from corral.cowboy.runner import cgroup, processes
 from corral.cowboy.runner.domain import (
     Finished,
     Go,
@@ -22,7 +22,7 @@ from corral.cowboy.runner.domain import (
 )
 from corral.local.wait import until
 from tests.unit.runner import world as worlds
-from tests.unit.runner.trees import HIDDEN, STAY, TREES, Families
+from tests.unit.runner.trees import HIDDEN, STAY, TREES, Families, in_cgroup
 from tests.unit.runner.world import WAIT_S, World, shell, wait_lines
 
 
@@ -207,3 +207,35 @@ ctypes.CDLL(None).syscall({exit_of_thread}, 0)
     world.kill_runner()
     world.up()
     assert worlds.gone(*family)
+
+
+def test_a_process_that_leaves_its_cgroup_is_found(world: World) -> None:
+    """Its uid may move it: to the runner's own cgroup, or to that of another run."""
+    world.launch = replace(world.launch, use_cgroups=True)
+    root = cgroup.choose(Path(world.launch.runs))[0] if in_cgroup(world) else None
+    if root is None:
+        return  # the fallback has nothing to leave
+    pids = world.directory / "pids"
+    target = world.directory / "target"
+    move = f"setsid env -i sh -c 'echo $$ > {target}/cgroup.procs; echo $$ >> {pids}; {STAY}'"
+    world.programs({"stays": shell(STAY), "moves": shell(f"({move} &) ; {STAY}")})
+    daemon = world.up()
+    stays = daemon.prepare("stays", source="stays").run
+    daemon.send(Go("stays", 1))
+
+    def move_to(directory: str, turn: str) -> int:
+        target.unlink(missing_ok=True)
+        target.symlink_to(directory)
+        pids.unlink(missing_ok=True)
+        daemon.prepare(turn, source="moves")
+        daemon.send(Go(turn, 1))
+        moved = int(wait_lines(pids, 1)[0])
+        assert daemon.kill(turn).outcome == "killed"
+        return moved
+
+    assert worlds.gone(move_to(str(root.directory), "out"))
+    over = move_to(stays.group.removeprefix("cgroup:"), "over")
+    assert worlds.alive(over)  # it is the other run's now
+    assert worlds.alive(stays.pid)
+    daemon.kill("stays")
+    assert worlds.gone(over, stays.pid)

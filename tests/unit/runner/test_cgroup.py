@@ -133,3 +133,24 @@ def test_a_real_cgroup_from_join_to_removal(tmp_path: Path) -> None:
     until(lambda: not cgroup.populated(path), 30, "the cgroup to be empty")
     assert cgroup.removed(path)
     assert not path.exists()
+
+
+def test_only_old_empty_cgroups_of_others_are_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, why = cgroup.choose(tmp_path)
+    if root is None:
+        assert why
+        return
+    empty, used = root.create("0"), root.create("1")
+    with subprocess.Popen(["/bin/sleep", "1000"]) as run:
+        (used / "cgroup.procs").write_text(str(run.pid))
+        root.sweep()
+        assert empty.exists()  # it is new
+        monkeypatch.setattr(cgroup, "NAME_PREFIX", empty.name.removesuffix("0"))
+        monkeypatch.setattr(cgroup, "SWEEP_AGE_S", -1000.0)
+        root.sweep()
+        assert not empty.exists()
+        assert used.exists()
+        cgroup.kill(used)
+    until(lambda: cgroup.removed(used), 30, "the cgroup to be removed")

@@ -8,10 +8,13 @@ import contextlib
 import errno
 import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 _GONE = frozenset({errno.ENOENT, errno.ENODEV})  # ENODEV: removed while the file was open
+NAME_PREFIX = "corral-"
+SWEEP_AGE_S = 60.0
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -72,6 +75,17 @@ class CgroupRoot:
     def existing(self) -> list[Path]:
         return sorted(self._directory.glob(f"{self._prefix}*"))
 
+    def sweep(self) -> None:
+        """Removes empty cgroups that any deployment left behind (its directory is gone, say).
+
+        A cgroup is empty for a moment when it is new, so only old ones are removed.
+        """
+        oldest_s = time.time() - SWEEP_AGE_S
+        for path in self._directory.glob(f"{NAME_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < oldest_s and not populated(path):
+                    removed(path)
+
     def probe(self) -> str | None:
         """Why runs cannot have cgroups here; None when they can. Takes a few milliseconds."""
         try:
@@ -103,7 +117,7 @@ def choose(runs: Path) -> tuple[CgroupRoot | None, str]:
         return None, "no cgroup v2 hierarchy is mounted"
     # No two directories that exist at one time share device and inode.
     place = runs.stat()
-    root = CgroupRoot(directory, f"corral-{place.st_dev:x}-{place.st_ino:x}-")
+    root = CgroupRoot(directory, f"{NAME_PREFIX}{place.st_dev:x}-{place.st_ino:x}-")
     refusal = root.probe()
     return (root, str(directory)) if refusal is None else (None, refusal)
 
@@ -136,6 +150,15 @@ def populated(path: Path) -> bool:
             return False
         raise
     return "populated 0" not in events.splitlines()
+
+
+def names_of(pid: int) -> frozenset[str]:
+    """The names of the v2 cgroup that a process is in and of those above; empty when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text("utf-8", "surrogateescape").splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return frozenset()
+    return frozenset(name for line in lines if line[:3] == "0::" for name in line[3:].split("/"))
 
 
 def removed(path: Path) -> bool:

@@ -4,6 +4,7 @@ A kill may come at any time and any number of times. `Containment.prove_gone` is
 leader has ended; the leader is reaped only after it returned.
 """
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -13,7 +14,9 @@ from typing import Protocol
 
 from corral.core import logs
 from corral.cowboy.runner import cgroup as cgroups
-from corral.cowboy.runner.proof import Marks, Scanner
+from corral.cowboy.runner import processes
+from corral.cowboy.runner.processes import Process
+from corral.cowboy.runner.proof import CLEAN_SCANS, SCAN_PAUSE_FIRST_S, Marks, Scanner
 from corral.cowboy.runner.recovery import end_cgroup
 
 _log = logs.get("cowboy.runner")
@@ -57,10 +60,53 @@ class GroupContainment:
         self._scanner.discard(self._marks)
 
 
+class Strays:
+    """Finds processes that moved themselves out of their run's cgroup, which their uid may do.
+
+    When their run's cgroup has ended, the topmost of them is a child of the runner, which adopts
+    orphans. A child that is no leader and in no run's cgroup is such a stray.
+    """
+
+    def __init__(self) -> None:
+        self._cgroups: dict[int, str] = {}  # by leader: a fork may not have joined its own yet
+
+    def add(self, leader: int, cgroup: str) -> None:
+        self._cgroups[leader] = cgroup
+
+    def discard(self, leader: int) -> None:
+        del self._cgroups[leader]
+
+    async def end(self) -> None:
+        """Kills strays; returns when two looks in a row found none."""
+        clean_looks = 0
+        while True:
+            found = self._find()
+            for process in found:
+                processes.kill(process)
+            clean_looks = 0 if found else clean_looks + 1
+            if clean_looks >= CLEAN_SCANS:
+                return
+            await asyncio.sleep(SCAN_PAUSE_FIRST_S)
+
+    def _find(self) -> list[Process]:
+        others = (pid for pid in processes.children() if pid not in self._cgroups)
+        found = (processes.read(pid) for pid in others)
+        return [
+            process
+            for process in found
+            if process is not None and process.alive and not self._in_a_run(process.pid)
+        ]
+
+    def _in_a_run(self, pid: int) -> bool:
+        return not cgroups.names_of(pid).isdisjoint(self._cgroups.values())
+
+
 class CgroupContainment:
-    def __init__(self, leader: int, path: Path) -> None:
+    def __init__(self, leader: int, path: Path, strays: Strays) -> None:
         self._leader = leader
         self._path = path
+        self._strays = strays
+        strays.add(leader, path.name)
 
     @property
     def group(self) -> str:
@@ -73,9 +119,10 @@ class CgroupContainment:
 
     async def prove_gone(self) -> None:
         await end_cgroup(self._path)
+        await self._strays.end()
 
     def release(self) -> None:
-        pass
+        self._strays.discard(self._leader)
 
 
 def kill_leader(leader: int) -> None:

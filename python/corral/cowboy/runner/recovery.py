@@ -36,6 +36,7 @@ async def recover(store: RecordStore, boot: str, cgroup_root: CgroupRoot | None)
     of_this_boot = [record for record in records if record.boot == boot]
     groups = {Path(record.cgroup) for record in of_this_boot if record.cgroup is not None}
     if cgroup_root is not None:
+        cgroup_root.sweep()
         groups.update(cgroup_root.existing())
     await _until_gone([record for record in of_this_boot if record.pid], groups)
     crashpoint(RECOVER_KILLED)

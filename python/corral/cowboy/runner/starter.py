@@ -9,7 +9,12 @@ from pathlib import Path
 from corral.cowboy.runner import cgroup as cgroups
 from corral.cowboy.runner import spawn
 from corral.cowboy.runner.cgroup import CgroupRoot
-from corral.cowboy.runner.containment import CgroupContainment, Containment, GroupContainment
+from corral.cowboy.runner.containment import (
+    CgroupContainment,
+    Containment,
+    GroupContainment,
+    Strays,
+)
 from corral.cowboy.runner.domain import PrepareRequest
 from corral.cowboy.runner.plan import EchoPlan, ExecPlan, MetadataError, Plan, run_environment
 from corral.cowboy.runner.proof import Scanner
@@ -51,6 +56,7 @@ class Starter:
         self._boot = boot
         self._cgroup_root = cgroup_root
         self._scanner = Scanner(os.getpid())
+        self._strays = Strays()
         self._nofile_soft, nofile_hard = spawn.raise_nofile_limit()
         self.runs_max = max(1, min(RUNS_MAX, (nofile_hard - FDS_RESERVED) // FDS_PER_RUN))
 
@@ -95,7 +101,7 @@ class Starter:
 
     def _contain(self, child: Child, token: str, cgroup: Path | None) -> Containment:
         if cgroup is not None:
-            return CgroupContainment(child.pid, cgroup)
+            return CgroupContainment(child.pid, cgroup, self._strays)
         return GroupContainment(child.pid, child.start_ticks, token, self._scanner)
 
     def _record(
