@@ -181,11 +181,12 @@ class Intake:
         if turn.row not in book.open or turn.ack is Ack.ACKED:
             book.loose[turn.entry] = None
             return
-        if turn.ack is Ack.FORGOTTEN:
+        forgotten = turn.ack is Ack.FORGOTTEN
+        if forgotten:
             book.touch(turn)
             turn.ack = Ack.UNACKED
         turn.ack_attempts = max(turn.ack_attempts, 1)
-        if turn.row not in book.flying:
+        if forgotten or turn.row not in book.flying:  # what flies may be its answer alone
             book.acks[turn.row] = turn
 
     def _lost(self, entry: bytes) -> None:
