@@ -69,6 +69,31 @@ class Tick:
     freed: bool
 
 
+@dataclass(slots=True, eq=False)
+class Command:
+    """An event whose caller waits until the tick in which it ran is committed."""
+
+    action: Event
+    done: "asyncio.Future[None]"
+    ran: bool = False
+    failure: CorralError | None = None
+
+    def __call__(self) -> None:
+        self.ran = True
+        try:
+            self.action()
+        except CorralError as error:
+            self.failure = error
+
+    def end(self, error: CorralError | None) -> None:
+        if self.done.done():  # its caller has gone
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+
+
 class Engine:
     """The turns of one source. `run` is its life; everything else only posts events."""
 
@@ -95,7 +120,8 @@ class Engine:
         self._purge_at_ms = 0
         self._purge_row = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        self._commands: list[Command] = []  # not answered yet
+        self._runner_there = False
         self._fresh()
 
     def _fresh(self) -> None:
@@ -126,6 +152,7 @@ class Engine:
 
     def runner_connected(self) -> None:
         """A runner answers: ask it for every dispatched turn, and hand waiting ones over."""
+        self._runner_there = True
         self.post(self._query_runner)
 
     def _query_runner(self) -> None:
@@ -135,6 +162,8 @@ class Engine:
             book.orders.query.append((turn.id, turn.attempt))
 
     def runner_lost(self) -> None:
+        self._runner_there = False
+
         def lost() -> None:
             self.machine.runner_up = self.machine.instant
 
@@ -162,22 +191,22 @@ class Engine:
             raise CorralError(
                 f"source {self.name} is not at work yet", hint="cowboy status says why"
             )
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        failure: list[CorralError] = []
-
-        def event() -> None:
-            try:
-                action()
-            except CorralError as error:
-                failure.append(error)
-
-        (self._urgent if urgent else self._events).append(event)
+        command = Command(action, asyncio.get_running_loop().create_future())
+        (self._urgent if urgent else self._events).append(command)
+        self._commands.append(command)
         self._posted.set()
-        self._waiters.append(done)
-        await done
-        if failure:
-            raise failure[0]
+        await command.done
+        if command.failure is not None:
+            raise command.failure
+
+    def _answer(self, error: CorralError | None = None) -> None:
+        """Answer the commands that ran in a committed tick; with an error, all of them."""
+        commands, self._commands = self._commands, []
+        for command in commands:
+            if error is None and not command.ran:
+                self._commands.append(command)
+            else:
+                command.end(error)
 
     # ------------------------------------------------------------ life
 
@@ -206,10 +235,7 @@ class Engine:
         self.drained = False
         self.verified = False
         self.out.reset()
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_exception(error)
-        self._waiters.clear()
+        self._answer(error)
         _log.error(
             "ledger_unusable" if isinstance(error, StorageError) else "tick_failed",
             source=self.name, code=error.code, error=str(error),
@@ -220,6 +246,7 @@ class Engine:
         self._fresh()
         self._events.clear()
         self._urgent.clear()
+        self._answer(CorralError("the ledger was read again", hint="ask again"))
         self._fetching.clear()
         self.offered = 0
         self.out.restart.clear()
@@ -233,6 +260,8 @@ class Engine:
         machines[:] = [m for m in machines if m.source != self.name] + [self.machine]
         for order in waiting:
             self.post(lambda order=order: self.intake.resume_cancel(order, self.ledger))  # type: ignore[misc]
+        if self._runner_there:  # what it said meanwhile is lost: ask again
+            self.post(self._query_runner)
         self.poke()
 
     def _read(self, conn: sqlite3.Connection) -> tuple[Position, list[Turn], dict[str, int]]:
@@ -253,14 +282,11 @@ class Engine:
         if self.verified:
             events += self._events
             self._events = []
-        offered, answered = self.offered, len(self._waiters)
+        offered = self.offered
         tick = await self.shared.writer.submit(lambda conn: self._transact(conn, events))
         self.offered -= offered
         self._follow_up(tick)
-        for waiter in self._waiters[:answered]:
-            if not waiter.done():
-                waiter.set_result(None)
-        del self._waiters[:answered]
+        self._answer()
 
     def _transact(self, conn: sqlite3.Connection, events: Sequence[Event]) -> Tick:
         """In the writer's thread, inside the transaction; the event loop does not touch the book
