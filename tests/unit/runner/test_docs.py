@@ -27,7 +27,7 @@ def page() -> str:
 
 def rows(page: str, heading: str) -> dict[str, str]:
     """The table whose first heading is this: what its first cells name, and the other cells."""
-    _, _, after = page.partition(f"\n| {heading} |")
+    _, _, after = page.partition(f"\n\n| {heading} |")
     table, _, _ = after.partition("\n\n")
     found = {}
     for line in table.splitlines()[2:]:
