@@ -122,7 +122,7 @@ class RunBook:
                 self._forget(turn, attempt)
 
     def stop(self) -> None:
-        """Takes no more runs and kills those there are. What became of them is left unknown."""
+        """Answers no prepare and kills what runs. What became of it is left unknown."""
         self._stopping = True
         for entry in list(self._entries.values()):
             if not entry.over:
@@ -133,6 +133,8 @@ class RunBook:
         return entry if entry is not None and entry.attempt == attempt else None
 
     def _prepare(self, request: PrepareRequest) -> None:
+        if self._stopping:
+            return  # not refused: the daemon asks again after its next hello
         entry = self._find(request.turn, request.attempt)
         if entry is None:
             crashpoint(PREPARE_RECEIVED)
@@ -161,8 +163,6 @@ class RunBook:
         return entry
 
     def _admit(self, attempt: int, former: _Entry | None) -> None:
-        if self._stopping:
-            raise RefusedError("stopping")
         if former is not None and not former.over:
             raise RefusedError("other_attempt_not_over")
         if former is not None and former.attempt > attempt:
