@@ -18,6 +18,7 @@ from corral.cowboy.domain import (
     parse,
     unpack_id,
 )
+from corral.cowboy.store import turns_of
 from corral.cowboy.turn import Turn
 from tests.unit.cowboy.samples import LIMITS
 
@@ -58,20 +59,35 @@ class Checks:
         self.rows: dict[int, Turn] = {}
         self.ever: dict[int, Turn] = {}  # the last of each row, purged ones too
         self.releases: Counter[str] = Counter()
+        self._raw: dict[int, tuple[object, ...]] = {}
+        self._open: set[int] = set()
         self._position = (0, ZERO_ID)
 
     # ------------------------------------------------------------ after every commit
 
     def committed(self) -> None:
-        former, self.rows = self.rows, {turn.row: turn for turn in self._world.turns()}
-        self.ever |= self.rows
-        for row, turn in self.rows.items():
-            self._moved(former.get(row), turn)
-            self._sound(turn)
+        former = dict(self.rows)
+        changed = self._read()
+        for row in changed:
+            self._moved(former.get(row), self.rows[row])
+        for row in changed | self._open:
+            self._sound(self.rows[row])
+        self._open = {row for row, turn in self.rows.items() if not turn.closed}
         for row in former.keys() - self.rows.keys():
             assert former[row].closed, f"{former[row].id} is gone and was not closed"
         self._kept_order(former)
         self._watermark()
+
+    def _read(self) -> set[int]:
+        """Read the ledger; the rows that are not as they were."""
+        raw = {row[0]: row for row in self._world.conn.execute("SELECT * FROM turns ORDER BY id")}
+        changed = {number for number, row in raw.items() if self._raw.get(number) != row}
+        turns = turns_of(raw[number] for number in sorted(changed))
+        self.rows = {n: turn for n, turn in self.rows.items() if n in raw}
+        self.rows |= {turn.row: turn for turn in turns}
+        self.ever |= {turn.row: turn for turn in turns}
+        self._raw = raw
+        return changed
 
     def _moved(self, old: Turn | None, new: Turn) -> None:
         """Rows change along the table only; several moves may share a tick, each counts one."""

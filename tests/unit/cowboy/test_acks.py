@@ -157,6 +157,22 @@ def test_what_was_forgotten_and_deleted_does_not_stay_open_for_ever() -> None:
     world.finish()
 
 
+def test_what_was_forgotten_is_offered_again_while_its_answer_is_on_the_wire() -> None:
+    world = World(ack_attempts_max=1)
+    entry = stages.running(world)
+    world.settle_all(stages.ACK_REFUSED)
+    assert world.turn(entry).ack is Ack.FORGOTTEN
+    world.end_run(entry)
+    answer = world.driver.out.packets[0]
+    world.reclaim()
+    world.tick()
+    assert world.turn(entry).ack is Ack.UNACKED
+    assert world.driver.out.packets[0] is answer
+    world.settle_all()
+    assert world.turn(entry).closed, "and not only when it is offered once more"
+    world.finish()
+
+
 def test_an_unreachable_or_busy_redis_spends_no_attempt() -> None:
     world = World(ack_attempts_max=1)
     entry = stages.dispatched(world)

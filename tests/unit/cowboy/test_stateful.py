@@ -11,13 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from corral.cowboy.domain import State, turn_id, unpack_id
+from corral.cowboy.domain import State, unpack_id
 from corral.cowboy.redisconn import Full, NotNow, RedisFault, Refused
 from tests.unit.cowboy.model_redis import NO_FAULTS, Faults
-from tests.unit.cowboy.samples import AGENT, CONTENT_MAX_BYTES, SOURCE
+from tests.unit.cowboy.samples import CONTENT_MAX_BYTES
 from tests.unit.cowboy.world import World
 
-STEPS = 60
+STEPS = 50
 
 REFUSED = Refused("NOPERM")
 FULL = Full("OOM")
@@ -44,6 +44,7 @@ WORDS: dict[str, Callable[[int], dict[str, bytes | None]]] = {
 OUTCOMES = ("completed", "input_required", "failed", "exit_nonzero", "timeout", "output_invalid")
 
 picks = st.integers(0, 99)
+far = st.sampled_from([1, 1, 1, 0, 2, 3, 4])
 channels = st.sampled_from([b"red", b"blue", None])
 ticks = st.sampled_from([True, True, True, False])  # whether the event has a tick of its own
 
@@ -58,7 +59,6 @@ class SourceMachine(RuleBasedStateMachine):
     world: World
 
     @initialize(
-        runner=st.sampled_from(["exec", "exec", "exec", "echo"]),
         ack=st.sampled_from(["dispatch", "reply"]),
         on_interrupt=st.sampled_from(["notify", "resume", "hold"]),
         turns_concurrent_max=st.integers(1, 3),
@@ -66,11 +66,10 @@ class SourceMachine(RuleBasedStateMachine):
         attempts_max=st.integers(1, 3),
     )
     def start(
-        self, runner: str, ack: str, on_interrupt: str, turns_concurrent_max: int,
+        self, ack: str, on_interrupt: str, turns_concurrent_max: int,
         channel_backlog_max: int, attempts_max: int,
     ) -> None:  # fmt: skip
         self.world = World(
-            runner=runner,
             ack=ack,
             on_interrupt=on_interrupt,
             turns_concurrent_max=turns_concurrent_max,
@@ -91,33 +90,34 @@ class SourceMachine(RuleBasedStateMachine):
         fields: dict[str, bytes | None] = {"content": b"do it", "channel": channel}
         self.world.add(**(fields | WORDS[words](pick)))
 
-    @rule(channel=channels, count=st.integers(1, 4))
-    def send(self, channel: bytes | None, count: int) -> None:
-        """The plain case, often: messages that are read at once."""
-        for _ in range(count):
-            self.world.add(channel=channel)
-        if self.world.attached:
-            self.world.read()
-            self.world.tick()
+    @rule(channel=channels, count=st.integers(1, 4), far=far)
+    def send(self, channel: bytes | None, count: int, far: int) -> None:
+        """Messages, and how far everything that is under way gets."""
+        for number in range(count):
+            self.world.add(channel=channel, message_id=b"m%d" % number if far % 2 else None)
+        self._work(far)
 
     @rule(
         pick=picks,
-        by=st.sampled_from(["entry", "turn", "message", "itself", "nothing"]),
+        by=st.sampled_from(["entry", "turn", "message", "nothing"]),
         message_id=st.sampled_from([None, b"m0"]),
         tick=ticks,
     )
     def cancel(self, pick: int, by: str, message_id: bytes | None, tick: bool) -> None:
+        """Mostly of a turn that is open."""
         world = self.world
-        known = sorted(world.redis.log)
-        target = known[-1 - pick % min(len(known), 6)] if known else b"\0" * 16
-        names = {
-            "entry": unpack_id(target),
-            "turn": turn_id(AGENT, SOURCE, world.driver.intake.incarnation, target).encode(),
-            "message": b"m%d" % (pick % 3),
-            "itself": b"%d-0" % (len(known) + 1),
-            "nothing": b"nothing",
-        }
-        world.add(None, kind=b"cancel", cancels=names[by], message_id=message_id)
+        rows = [turn for turn in world.checks.rows.values() if pick % 5 == 0 or not turn.closed]
+        if not rows or by == "nothing":
+            name = b"%d-0" % (len(world.redis.log) + 1)  # itself
+        else:
+            target = rows[pick % len(rows)]
+            names = {
+                "entry": unpack_id(target.entry),
+                "turn": target.id.encode(),
+                "message": target.message_id or b"nothing",
+            }
+            name = names[by]
+        world.add(None, kind=b"cancel", cancels=name, message_id=message_id)
         if world.attached:
             world.read()
             self._perhaps(tick)
@@ -228,11 +228,13 @@ class SourceMachine(RuleBasedStateMachine):
     def refusing(self, reason: str) -> None:
         self.world.runner.refusing = reason
 
-    @_when(lambda self: self.world.runner.connected)
     @rule(dead=st.booleans(), tick=ticks)
     def lose_runner(self, dead: bool, tick: bool) -> None:
-        self.world.lose_runner(dead=dead)
-        self._perhaps(tick)
+        if self.world.runner.connected:
+            self.world.lose_runner(dead=dead)
+            self._perhaps(tick)
+        elif dead:
+            self.world.runner.die()
 
     @_when(lambda self: not self.world.runner.connected)
     @rule(tick=ticks)
@@ -251,24 +253,53 @@ class SourceMachine(RuleBasedStateMachine):
     def commit_fails(self) -> None:
         self.world.tick(fail=True)
 
-    @rule(committed=st.booleans())
-    def crash(self, committed: bool) -> None:
+    @rule(committed=st.booleans(), runner_too=st.booleans())
+    def crash(self, committed: bool, runner_too: bool) -> None:
+        """The daemon is killed, right after the commit of what it has heard or before it."""
+        self.world.hear(1)
         if committed:
             self.world.tick(die=True)
         else:
             self.world.crash()
+        if runner_too:
+            self.world.runner.die()
 
-    @rule()
-    def everything_once(self) -> None:
+    @rule(far=far)
+    def work(self, far: int) -> None:
         """All that is connected does what it has to: so that long stories get somewhere."""
+        self._work(far)
+
+    def _work(self, far: int) -> None:
         world = self.world
         if not world.attached:
             world.attach()
         if not world.runner.connected:
             world.connect_runner()
+        world.read()
+        world.tick()
+        if far > 0:
+            world.talk()
+        if far > 1:
+            for turn_id in world.runner.running[: far - 1]:
+                ending = world.runner.runs[turn_id].ending
+                world.runner.end(turn_id, "killed" if ending else "completed", b"done")
+            world.talk()
+        if far > 2:
+            world.settle_all()
+
+    @_when(lambda self: self.world.runner.running)
+    @rule(settled=st.booleans())
+    def interrupt(self, settled: bool) -> None:
+        """The runner is killed with all that runs, and everything else goes on."""
+        world = self.world
+        world.runner.die()
+        world.connect_runner()
+        if not world.attached:
+            world.attach()
         world.tick()
         world.talk()
-        world.settle_all()
+        if settled:
+            world.settle_all()
 
     @_when(lambda self: self._held())
     @rule(pick=picks, twice=st.booleans(), abandon=st.booleans(), tick=ticks)

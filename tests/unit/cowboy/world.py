@@ -352,7 +352,8 @@ class World:
             self.settle_all()
             self.fetch_all()
             self.later(60_000)
-            now = [(turn.id, turn.state, turn.generation, turn.ack) for turn in self.turns()]
+            rows = self.checks.rows.values()
+            now = {(turn.id, turn.state, turn.generation, turn.ack) for turn in rows}
             quiet = quiet + 1 if now == former else 0
             if quiet == 3:  # a turn that goes on moves within three rounds
                 self.trim()
