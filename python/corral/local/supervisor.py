@@ -160,10 +160,12 @@ class Supervisor:
     # ------------------------------------------------------------ faults
 
     def kill(self, name: str, cause: str = "random") -> bool:
-        """SIGKILL. False when the service is not running just now."""
+        """SIGKILL. False when the service is not running just now, or was killed already."""
         service = self.services[name]
         process = service.process
         if process is None or process.returncode is not None:
+            return False
+        if process.pid in service.killed_pids:
             return False
         service.killed_pids.add(process.pid)
         self.record(name, "killed", pid=process.pid, cause=cause)

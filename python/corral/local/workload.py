@@ -270,7 +270,8 @@ def entries_of(answer: Any) -> list[tuple[str, dict[bytes, bytes]]]:
     if not answer:
         return []
     rows = next(iter(answer.values())) if isinstance(answer, dict) else answer[0][1]
-    if isinstance(answer, dict) and rows and isinstance(rows[0], list):
+    wrapped = rows and isinstance(rows[0], list) and not (rows[0] and isinstance(rows[0][0], bytes))
+    if isinstance(answer, dict) and wrapped:
         rows = rows[0]  # the client wraps RESP3's list of entries once more
     found: list[tuple[str, dict[bytes, bytes]]] = []
     for entry_id, fields in rows:
