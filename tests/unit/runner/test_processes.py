@@ -102,14 +102,17 @@ def test_kill_hits_the_process_that_was_seen() -> None:
         assert processes.kill(seen)  # gone is as good
 
 
-def test_kill_leaves_another_process_with_the_same_pid_alone() -> None:
-    with subprocess.Popen(["/bin/sleep", "1000"]) as child:
-        now = processes.read(child.pid)
-        assert now is not None
-        earlier = now._replace(start_ticks=now.start_ticks - 1)
-        assert processes.kill(earlier)
-        assert child.poll() is None
-        child.kill()
+def test_kill_sends_nothing_to_another_process_with_the_same_pid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[int] = []
+    monkeypatch.setattr(signal, "pidfd_send_signal", lambda _, number: sent.append(number))
+    now = processes.read(os.getpid())
+    assert now is not None
+    assert processes.kill(now._replace(start_ticks=now.start_ticks - 1))
+    assert sent == []
+    assert processes.kill(now)
+    assert sent == [signal.SIGKILL]
 
 
 def test_a_kill_that_is_not_allowed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
