@@ -64,6 +64,7 @@ class Service:
     directory: Path
     ready: Callable[[], Awaitable[bool]] | None = None
     process: asyncio.subprocess.Process | None = None
+    pidfd: int = -1
     keeper: asyncio.Task[None] | None = None
     starts: int = 0
     wanted: bool = False
@@ -128,6 +129,7 @@ class Supervisor:
             process = await self._spawn(service)
             self._kill_unwanted(service)
             code = await process.wait()
+            self._close_pidfd(service)
             if process.pid not in service.killed_pids:
                 self.record(service.name, "ended", pid=process.pid, code=code)
             quick = time.monotonic() - born < QUICK_DEATH_S
@@ -150,6 +152,8 @@ class Supervisor:
                 start_new_session=True,
             )
         service.process = process
+        with suppress(ProcessLookupError):
+            service.pidfd = os.pidfd_open(process.pid)
         pid_file = self.pids / service.name
         scratch = pid_file.with_suffix(".new")
         scratch.write_text(str(process.pid), encoding="ascii")
@@ -169,8 +173,7 @@ class Supervisor:
             return False
         service.killed_pids.add(process.pid)
         self.record(name, "killed", pid=process.pid, cause=cause)
-        with suppress(ProcessLookupError):
-            process.kill()
+        self._send(service, signal.SIGKILL)
         return True
 
     def pause(self, name: str, cause: str = "random") -> bool:
@@ -185,8 +188,7 @@ class Supervisor:
         service = self.services[name]
         if not service.running or service.process is None:
             return False
-        with suppress(ProcessLookupError):
-            service.process.send_signal(number)
+        self._send(service, number)
         service.paused = number is signal.SIGSTOP
         self.record(name, what, pid=service.process.pid, cause=cause)
         return True
@@ -201,8 +203,7 @@ class Supervisor:
             if service.running and service.process is not None:
                 if service.paused:
                     self.resume(name)
-                with suppress(ProcessLookupError):
-                    service.process.terminate()
+                self._send(service, signal.SIGTERM)
             if service.keeper is None:
                 continue
             try:
@@ -211,8 +212,7 @@ class Supervisor:
                 self.record(name, "overdue")
                 if service.process is not None:
                     service.killed_pids.add(service.process.pid)
-                    with suppress(ProcessLookupError):  # a test launcher says where it hangs
-                        service.process.send_signal(signal.SIGUSR1)
+                    self._send(service, signal.SIGUSR1)  # a test launcher says where it hangs
                 await asyncio.wait({service.keeper}, timeout=LAST_WORDS_S)
                 self._kill_quietly(service)
                 await service.keeper
@@ -233,11 +233,23 @@ class Supervisor:
         if not service.wanted:
             cls._kill_quietly(service)
 
+    @classmethod
+    def _kill_quietly(cls, service: Service) -> None:
+        if service.running:
+            cls._send(service, signal.SIGKILL)
+
     @staticmethod
-    def _kill_quietly(service: Service) -> None:
-        if service.process is not None and service.running:
+    def _send(service: Service, number: signal.Signals) -> None:
+        """By pidfd: it can hit nobody else, and takes no exit status from whoever waits for it."""
+        if service.pidfd >= 0:
             with suppress(ProcessLookupError):
-                service.process.kill()
+                signal.pidfd_send_signal(service.pidfd, number)
+
+    @staticmethod
+    def _close_pidfd(service: Service) -> None:
+        if service.pidfd >= 0:
+            os.close(service.pidfd)
+            service.pidfd = -1
 
 
 def left_behind(marker: str) -> dict[int, str]:
