@@ -11,13 +11,10 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
-
-import redis
-import redis.asyncio
 
 from corral.core.settings import load
 from corral.cowboy.config import SourceConfig, parse_sources
@@ -25,66 +22,40 @@ from corral.cowboy.daemon import Daemon
 from corral.cowboy.redisconn import Wire, connection_to
 from corral.cowboy.settings import CowboySettings
 from corral.local import wait
-from corral.local.client import client, command
 from corral.local.deployment import DAEMON, RUNNER, Deployment, Options
 from corral.local.ledger import copy_ledger, read_effects
-from corral.local.servers import Login
+from tests.contract.streams import (
+    AGENT,
+    EVERY,
+    GHOST,
+    PAIRS,
+    Answer,
+    Backend,
+    Streams,
+    only_answer,
+)
 from tests.harness.armed import read_hits
 from tests.harness.trial import QUICK, Trial, launch_for
 
+__all__ = [
+    "AGENT",
+    "CAT",
+    "EVERY",
+    "GHOST",
+    "PAIRS",
+    "TIMEOUT_S",
+    "Answer",
+    "Backend",
+    "Ended",
+    "House",
+    "only_answer",
+]
+
 T = TypeVar("T")
 
-AGENT = "scout"
 TIMEOUT_S = 20.0
 LOG_TAIL_BYTES = 4_000
 CAT: Mapping[str, object] = {"kind": "exec", "command": ["/bin/cat"], "turn_timeout_s": 60}
-GHOST = "ghost"  # a consumer of the group that is nobody any more
-
-Words = str | bytes | int
-
-
-@dataclass(frozen=True)
-class Backend:
-    """A kind of server and the protocol that the daemon speaks with it."""
-
-    server: str
-    protocol: int
-
-    def __str__(self) -> str:
-        return f"{self.server}-resp{self.protocol}"
-
-
-# Each server and each protocol once; the other two pairs where shapes or ACLs matter.
-PAIRS = (Backend("redis", 2), Backend("valkey", 3))
-EVERY = (*PAIRS, Backend("redis", 3), Backend("valkey", 2))
-
-
-@dataclass(frozen=True)
-class Answer:
-    """An outbox entry. `fields` has all of it."""
-
-    outbox_id: str
-    in_reply_to: str
-    outcome: str
-    slot: str
-    content: bytes
-    turn_id: str
-    fields: Mapping[bytes, bytes] = field(repr=False)
-
-    @classmethod
-    def of(cls, outbox_id: bytes, fields: Mapping[bytes, bytes]) -> Self:
-        def text(name: bytes) -> str:
-            return fields.get(name, b"").decode()
-
-        return cls(
-            outbox_id.decode(),
-            text(b"in_reply_to"),
-            text(b"outcome"),
-            text(b"slot"),
-            fields.get(b"content", b""),
-            text(b"turn_id"),
-            fields,
-        )
 
 
 @dataclass(frozen=True)
@@ -99,7 +70,7 @@ class Ended:
         return json.loads(self.out)
 
 
-class House:
+class House(Streams):
     """A server with the demo's topology; the daemon and the runner when they are started.
 
     `changes` are settings by source, laid over the demo's and over quick intervals; `only` keeps
@@ -112,31 +83,25 @@ class House:
         *,
         only: Sequence[str] = (),
         changes: Mapping[str, Mapping[str, object]] | None = None,
-        settings: Mapping[str, str] | None = None,
         arms: Mapping[str, Mapping[int, tuple[str, ...]]] | None = None,
-        base: Path | None = None,
     ) -> None:
-        self.backend = backend
         self._only = only
         self._changes = changes or {}
         trial = Trial("contract", 0, arms=arms or {})
         armed = (lambda where: launch_for(trial, where)) if arms else None
-        self.deployment = Deployment(
+        deployment = Deployment(
             Options(
                 agent=AGENT,
                 server=backend.server,
                 protocol=backend.protocol,
                 edit=self._edit,
-                settings=settings or {},
                 launch=armed,
-                base=base,
             )
         )
-        self.base = self.deployment.base
-        self.server = self.deployment.server
-        self.topology = self.deployment.topology
-        self.supervisor = self.deployment.supervisor
-        self._clients: dict[str, redis.asyncio.Redis] = {}
+        super().__init__(deployment, backend)
+        self.base = deployment.base
+        self.server = deployment.server
+        self.supervisor = deployment.supervisor
         self._inside: asyncio.Task[None] | None = None
 
     def _edit(self, sources: dict[str, Any]) -> None:
@@ -160,9 +125,7 @@ class House:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for connection in self._clients.values():
-            with suppress(redis.RedisError, OSError):
-                await connection.aclose()
+        await self.close()
         if error is not None:
             error.add_note(self.log_tails())
         await self.deployment.__aexit__(kind, error, trace)
@@ -264,6 +227,20 @@ class House:
             return bool((await self.deployment.control({"op": "status"}))["ok"])
         return False
 
+    def config(self, source: str) -> SourceConfig:
+        return parse_sources(json.dumps(self.topology.sources[AGENT])).sources[source]
+
+    @asynccontextmanager
+    async def wire(self, socket: Path | None = None, timeout_s: float = 5.0) -> AsyncIterator[Wire]:
+        """A connection as the daemon makes them, with its identity."""
+        settings = await asyncio.to_thread(self.settings, socket)
+        wire = Wire(connection_to(settings.redis_endpoint(f"agent-{AGENT}"), timeout_s))
+        await wire.connect()
+        try:
+            yield wire
+        finally:
+            await wire.close()
+
     # ------------------------------------------------------------ waiting
 
     async def until_async(
@@ -317,118 +294,6 @@ class House:
 
         await self.until_async(quiet, f"{source} to be quiet", timeout_s)
 
-    # ------------------------------------------------------------ Redis
-
-    async def admin(self, *words: Words) -> Any:
-        """One command as the test-only admin."""
-        return await self.deployment.ask(*(str(w) if isinstance(w, int) else w for w in words))
-
-    def client(self, login: Login, *, socket: Path | None = None) -> "redis.asyncio.Redis":
-        return client(
-            socket or self.topology.redis_socket,
-            login.username,
-            login.password,
-            protocol=self.backend.protocol,
-        )
-
-    async def as_identity(self, identity: str, *words: Words) -> Any:
-        """One command as an identity of the topology."""
-        if identity not in self._clients:
-            self._clients[identity] = self.client(self.topology.login(identity))
-        return await command(self._clients[identity], *words)
-
-    async def send(
-        self, source: str, content: str | bytes | None = None, **fields: str | bytes
-    ) -> str:
-        """Adds an entry as its source would; the entry id."""
-        words: list[Words] = [] if content is None else ["content", content]
-        for name, value in fields.items():
-            words += (name, value)
-        inbox = f"{AGENT}:{source}:inbox"
-        added = await self.as_identity(f"source.{AGENT}.{source}", "XADD", inbox, "*", *words)
-        return bytes(added).decode()
-
-    async def outbox(self, source: str) -> list[Answer]:
-        rows = await self.admin("XRANGE", f"{AGENT}:{source}:outbox", "-", "+")
-        return [Answer.of(*row) for row in rows]
-
-    async def by_entry(self, source: str) -> dict[str, list[Answer]]:
-        found: dict[str, list[Answer]] = {}
-        for answer in await self.outbox(source):
-            found.setdefault(answer.in_reply_to, []).append(answer)
-        return found
-
-    async def dead(self, source: str) -> list[dict[bytes, bytes]]:
-        rows = await self.admin("XRANGE", f"{AGENT}:{source}:inbox:dead", "-", "+")
-        return [fields for _, fields in rows]
-
-    async def pending(self, source: str) -> int:
-        return (await self.deployment.state_of(source))[0]
-
-    async def deliveries(self, source: str) -> list[int]:
-        """How often each pending entry was delivered."""
-        admin = await self.deployment.admin()
-        rows = await admin.xpending_range(f"{AGENT}:{source}:inbox", "cowboy", "-", "+", 100)
-        return [int(row["times_delivered"]) for row in rows]
-
-    async def make_pending(self, source: str, entries: int, consumer: str = GHOST) -> list[str]:
-        """Adds entries and reads them as a consumer that then forgets them; their ids."""
-        inbox = f"{AGENT}:{source}:inbox"
-        with suppress(redis.ResponseError):
-            await self.admin("XGROUP", "CREATE", inbox, "cowboy", "0", "MKSTREAM")
-        ids = [await self.send(source, f"pending {n}", channel=f"p{n}") for n in range(entries)]
-        await self.admin(
-            "XREADGROUP", "GROUP", "cowboy", consumer, "COUNT", entries, "STREAMS", inbox, ">"
-        )
-        return ids
-
-    async def claim_for(
-        self, consumer: str, source: str, entries: Sequence[str], *, idle_ms: int
-    ) -> None:
-        """Makes pending entries be a consumer's, idle for so long."""
-        inbox = f"{AGENT}:{source}:inbox"
-        await self.admin("XCLAIM", inbox, "cowboy", consumer, 0, *entries, "IDLE", idle_ms)
-
-    async def has_group(self, source: str) -> bool:
-        groups = await self.admin("XINFO", "GROUPS", f"{AGENT}:{source}:inbox")
-        return bool(groups)
-
-    async def denials(self) -> list[dict[str, str]]:
-        """`ACL LOG`: what was refused to whom, and how often."""
-        return [
-            {_text(key): _text(value) for key, value in entry.items()}
-            for entry in await self.admin("ACL", "LOG")
-        ]
-
-    def config(self, source: str) -> SourceConfig:
-        return parse_sources(json.dumps(self.topology.sources[AGENT])).sources[source]
-
-    @asynccontextmanager
-    async def wire(self, socket: Path | None = None, timeout_s: float = 5.0) -> AsyncIterator[Wire]:
-        """A connection as the daemon makes them, with its identity."""
-        settings = await asyncio.to_thread(self.settings, socket)
-        wire = Wire(connection_to(settings.redis_endpoint(f"agent-{AGENT}"), timeout_s))
-        await wire.connect()
-        try:
-            yield wire
-        finally:
-            await wire.close()
-
-    async def blocked_clients(self) -> int:
-        """Connections that wait in a blocking read."""
-        return int((await self.admin("INFO", "clients"))["blocked_clients"])
-
-    async def calls(self, name: str) -> int:
-        """How often the server has run a command, refused calls included."""
-        facts = await self.admin("INFO", "commandstats")
-        found = facts.get(f"cmdstat_{name}", {})
-        return int(found.get("calls", 0)) + int(found.get("rejected_calls", 0))
-
-    async def errors(self, code: str) -> int:
-        """How often the server has answered an error code since its start."""
-        facts = await self.admin("INFO", "errorstats")
-        return int(facts.get(f"errorstat_{code}", {}).get("count", 0))
-
     # ------------------------------------------------------------ the daemon
 
     async def ask(self, op: str, **fields: object) -> dict[str, Any]:
@@ -466,14 +331,3 @@ class House:
     def kills(self) -> list[str]:
         """The crash points at which an armed process has killed itself."""
         return [point for point, _ in read_hits(self.base / "hits")[1]]
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def only_answer(found: Mapping[str, list[Answer]], entry: str) -> Answer:
-    """The answer to an entry that has exactly one."""
-    answers = found.get(entry, [])
-    assert len(answers) == 1, f"{entry}: {answers}"
-    return answers[0]

@@ -53,7 +53,7 @@ class Attached:
         self.reader: Reader
 
     async def attach(self) -> "Attached":
-        found = await self.settler.attach()
+        found = await self.settler.attach(UUID, 1, take_over=False)
         if found.uuid != UUID:
             await self.settler.claim_ledger(found.uuid, UUID, 1, 1)
         self.reader = Reader(self._wire, self.config, found.fence)
