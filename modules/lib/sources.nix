@@ -23,7 +23,6 @@ let
     "channel_backlog_max"
     "content_max_bytes"
     "dispatch_attempts_max"
-    "drain_interval_ms"
     "metadata_max_bytes"
     "outbox_attempts_max"
     "retention_h"

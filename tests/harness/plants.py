@@ -167,7 +167,7 @@ def _trim_everything_taken() -> None:
     def greedy(self: Any) -> bytes:
         return after(self.intake.last_taken)
 
-    Engine.keep_from = greedy  # type: ignore[method-assign]
+    Engine._keep_from = greedy  # type: ignore[method-assign]
 
 
 def _skip_fence() -> None:

@@ -34,7 +34,6 @@ PROXY_SOCKET = "cut.sock"
 QUICK: Mapping[str, object] = {
     "reclaim_idle_ms": 1500,
     "block_ms": 300,
-    "drain_interval_ms": 500,
     "trim_interval_ms": 50,
 }
 

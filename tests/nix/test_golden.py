@@ -135,7 +135,6 @@ LIMITS = {
     "channel_backlog_max": 101,
     "content_max_bytes": 4096,
     "dispatch_attempts_max": 7,
-    "drain_interval_ms": 15_001,
     "metadata_max_bytes": 1025,
     "outbox_attempts_max": 11,
     "read_count": 12,

@@ -47,7 +47,6 @@ LIMITS = (
     "channel_backlog_max",
     "content_max_bytes",
     "dispatch_attempts_max",
-    "drain_interval_ms",
     "metadata_max_bytes",
     "outbox_attempts_max",
     "read_count",

@@ -10,6 +10,13 @@ from dataclasses import dataclass, field
 from corral.cowboy.domain import Ack, Kind, State
 from corral.cowboy.turn import Guard, Turn
 
+RETRY_MS = (250, 500, 1_000, 2_000, 5_000, 10_000, 30_000)  # the last repeats
+
+
+def retry_delay_ms(attempts: int) -> int:
+    """How long a refused acknowledgement or outbox entry waits before the next attempt."""
+    return RETRY_MS[min(max(attempts - 1, 0), len(RETRY_MS) - 1)]
+
 
 @dataclass(slots=True)
 class Batch:
@@ -66,6 +73,8 @@ class Book:
         self.loose: dict[bytes, None] = {}  # entries to acknowledge that need no turn
         self.forget: list[str] = []  # outbox markers whose ids are committed
         self.retries: list[tuple[int, Turn]] = []
+        self.prepare_again: list[tuple[int, Turn]] = []  # the runner had no room for these
+        self.ended_runs: list[tuple[str, int]] = []  # results that a former daemon committed
         self.flying: set[int] = set()  # rows whose acknowledgement or effect is on the wire
         self.repeated: set[int] = set()  # rows whose acknowledgement may have been done already
         self.lost_entries: set[bytes] = set()  # removed from the pending list by Redis itself
@@ -180,9 +189,16 @@ class Book:
             if turn.ack is not Ack.ACKED and turn.ack_attempts > 0
         }
         self.repeated.update(row for row, turn in self.acks.items() if turn.ack is Ack.FORGOTTEN)
-        self.effects = {
-            row: turn for row, turn in self.open.items() if turn.state is State.REPLYING
-        }
+        self.effects = {}
+        for row, turn in self.open.items():
+            if turn.state is not State.REPLYING:
+                continue
+            if turn.effect_attempts:  # a reconnection must not hurry a refusing outbox
+                self.retries.append(
+                    (self.batch.now_ms + retry_delay_ms(turn.effect_attempts), turn)
+                )
+            else:
+                self.effects[row] = turn
 
     def due(self, now_ms: int) -> None:
         """Move retries whose time has come back to the work that is due."""
@@ -196,6 +212,16 @@ class Book:
                 if turn.ack is Ack.UNACKED and turn.ack_attempts > 0:
                     self.acks[turn.row] = turn
         self.retries = later
+        waiting, self.prepare_again = self.prepare_again, []
+        for at_ms, turn in waiting:
+            if at_ms > now_ms:
+                self.prepare_again.append((at_ms, turn))
+            elif turn.state is State.DISPATCHED and turn.started_at_ms is None:
+                self.orders.prepare.append(turn)
+
+    def next_due_ms(self) -> int | None:
+        """When the first retry is due; None without one."""
+        return min((at_ms for at_ms, _ in [*self.retries, *self.prepare_again]), default=None)
 
     def states(self) -> dict[str, int]:
         """Open turns by state, parked ones among the received."""
@@ -209,5 +235,5 @@ class Book:
 
     def oldest_unanswered(self) -> Turn | None:
         """The open message turn that was received first and has no confirmed answer."""
-        waiting = [t for t in self.open.values() if not t.terminal and t.kind is Kind.MESSAGE]
+        waiting = [t for t in list(self.open.values()) if not t.terminal and t.kind is Kind.MESSAGE]
         return min(waiting, key=lambda turn: turn.received_at_ms, default=None)

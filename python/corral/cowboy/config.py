@@ -195,9 +195,6 @@ class SourceConfig(_Model):
     metadata_max_bytes: int = Field(
         default=1024, ge=64, le=65_536, description="Longest value of any other field."
     )
-    drain_interval_ms: int = Field(
-        default=15_000, ge=100, le=3_600_000, description="Between looks at the own pending list."
-    )
     trim_interval_ms: int = Field(
         default=1000, ge=10, le=3_600_000, description="Between trims of the inbox."
     )

@@ -16,7 +16,7 @@ from corral.cowboy import points
 from corral.cowboy.book import Orders
 from corral.cowboy.control import ControlServer
 from corral.cowboy.domain import session_id, unpack_id
-from corral.cowboy.engine import Engine, Shared
+from corral.cowboy.engine import Engine
 from corral.cowboy.machine import Machine
 from corral.cowboy.operations import Operations
 from corral.cowboy.redisconn import Wire, connection_to
@@ -25,6 +25,7 @@ from corral.cowboy.runner_client import RunnerClient
 from corral.cowboy.session import Session
 from corral.cowboy.settings import CowboySettings, agent_username
 from corral.cowboy.store import APPLICATION_ID, Rows, open_ledger
+from corral.cowboy.tick import Shared
 from corral.cowboy.turn import Turn
 
 _log = logs.get("cowboy.daemon")
@@ -110,14 +111,18 @@ class Daemon:
             if self.runner is not None:
                 tasks.append(group.create_task(self.runner.run()))
             tasks.append(group.create_task(operations.heartbeat()))
-            for session in self.sessions.values():
-                await session.settled.wait()
-            self.notifier.ready(operations.summary())
-            _log.info("ready", agent=self.agent, sources=len(self.engines))
+            tasks.append(group.create_task(self._announce(operations)))
             await stop.wait()
             self.notifier.stopping()
             for task in tasks:
                 task.cancel()
+
+    async def _announce(self, operations: Operations) -> None:
+        """Ready: each source is at work, or it is known why it is not."""
+        for engine in self.engines.values():
+            await engine.settled.wait()
+        self.notifier.ready(operations.summary())
+        _log.info("ready", agent=self.agent, sources=len(self.engines))
 
     def _wire(self, timeout_s: float) -> Wire:
         return Wire(connection_to(self.endpoint, timeout_s))

@@ -8,17 +8,13 @@ book away and reads the ledger again, as a restart would: recovery has one path.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from corral.core import logs
 from corral.core.backoff import Backoff
-from corral.core.clock import Clock
 from corral.core.crashpoints import crashpoint
 from corral.core.errors import CorralError, StorageError, UsageError
-from corral.core.sqlite import SqliteWriter
 from corral.cowboy import points
-from corral.cowboy.book import Orders
 from corral.cowboy.config import ExecRunner, SourceConfig
 from corral.cowboy.domain import ZERO_ID, State, after, before
 from corral.cowboy.intake import Intake
@@ -26,10 +22,9 @@ from corral.cowboy.machine import Machine
 from corral.cowboy.outgoing import Outgoing
 from corral.cowboy.redisconn import RedisFault
 from corral.cowboy.runner.domain import Finished, Prepared, Refused, RunnerEvent, RunState
-from corral.cowboy.store import Note, Position, Rows, SourceLedger
+from corral.cowboy.store import Note, Position, SourceLedger
+from corral.cowboy.tick import Command, Event, Shared, Tick
 from corral.cowboy.turn import Turn
-
-Event = Callable[[], None]  # runs inside a tick's transaction, in the writer's thread
 
 PURGE_ROWS = 1_000  # looked at per purge
 PURGE_INTERVAL_MS = 1_000
@@ -38,60 +33,6 @@ STORAGE_RETRY_INITIAL_S = 0.2
 STORAGE_RETRY_MAX_S = 5.0
 
 _log = logs.get("cowboy.engine")
-
-
-@dataclass(slots=True)
-class Shared:
-    """What the sources of one agent have in common."""
-
-    agent: str
-    uuid: str
-    writer: SqliteWriter
-    rows: Rows
-    clock: Clock
-    turns_concurrent_max: int
-    machines: list[Machine] = field(default_factory=list)
-    send: Callable[[Machine, Orders], None] = lambda _machine, _orders: None
-    slot_freed: Callable[[], None] = lambda: None
-
-    def busy(self) -> int:
-        return sum(len(machine.book.busy) for machine in self.machines)
-
-
-@dataclass(slots=True)
-class Tick:
-    """What a committed tick leaves to be done."""
-
-    sequence: int
-    orders: Orders
-    points: set[str]
-    fetch: dict[bytes, list[bytes]]  # lane -> parked entries whose content is wanted
-    freed: bool
-
-
-@dataclass(slots=True, eq=False)
-class Command:
-    """An event whose caller waits until the tick in which it ran is committed."""
-
-    action: Event
-    done: "asyncio.Future[None]"
-    ran: bool = False
-    failure: CorralError | None = None
-
-    def __call__(self) -> None:
-        self.ran = True
-        try:
-            self.action()
-        except CorralError as error:
-            self.failure = error
-
-    def end(self, error: CorralError | None) -> None:
-        if self.done.done():  # its caller has gone
-            return
-        if error is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(error)
 
 
 class Engine:
@@ -106,6 +47,8 @@ class Engine:
         self.tallies: dict[str, int] = {}
         self.storage_error: CorralError | None = None
         self.loaded = asyncio.Event()
+        self.settled = asyncio.Event()  # at work, or it is known why not: the start is over
+        self.kept_from = ZERO_ID  # the inbox may be trimmed below this id
         self.sequence = 0  # of the last commit that changed a turn of this source
         # Redis has confirmed that the streams belong to this ledger, and that it is no older copy.
         # Until then no turn moves: what an old copy thinks may be wrong.
@@ -116,7 +59,6 @@ class Engine:
         self._events: list[Event] = []
         self._urgent: list[Event] = []  # run even before the source is verified
         self._posted = asyncio.Event()
-        self._fetching: set[bytes] = set()
         self._purge_at_ms = 0
         self._purge_row = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -131,10 +73,16 @@ class Engine:
         self.intake = Intake(self.machine)
 
     def _slots_left(self) -> int:
-        """Slots that the other sources leave to this one, as the agent's limit has it."""
-        shared = self.shared
-        others = shared.busy() - len(self.machine.book.busy)
-        return shared.turns_concurrent_max - others
+        """Slots that the agent's limit leaves to this source.
+
+        A source that others wait for gives up what exceeds its share as its runs end.
+        """
+        shared, mine = self.shared, self.machine
+        others = shared.busy() - len(mine.book.busy)
+        waiting = sum(m is not mine and m.runner_up and bool(m.book.ready) for m in shared.machines)
+        share = max(shared.turns_concurrent_max // (waiting + 1), 1)
+        left = shared.turns_concurrent_max - others
+        return min(left, share) if waiting else left
 
     @property
     def needs_runner(self) -> bool:
@@ -160,6 +108,8 @@ class Engine:
         book = self.machine.book
         for turn in book.busy.values():
             book.orders.query.append((turn.id, turn.attempt))
+        book.orders.forget += book.ended_runs
+        book.ended_runs.clear()
 
     def runner_lost(self) -> None:
         self._runner_there = False
@@ -234,6 +184,7 @@ class Engine:
         self.loaded.clear()
         self.drained = False
         self.verified = False
+        self.settled.set()
         self.out.reset()
         self._answer(error)
         _log.error(
@@ -247,7 +198,6 @@ class Engine:
         self._events.clear()
         self._urgent.clear()
         self._answer(CorralError("the ledger was read again", hint="ask again"))
-        self._fetching.clear()
         self.offered = 0
         self.out.restart.clear()
         position, waiting, tallies = await self.shared.writer.submit(self._read)
@@ -315,7 +265,7 @@ class Engine:
         fetch = {
             lane: [turn.entry for turn in ledger.parked(lane, intake.room(lane))]
             for lane in book.parked
-            if lane not in self._fetching and intake.room(lane)
+            if lane not in self.out.fetching and intake.room(lane)
         }
         return Tick(sequence, book.orders, batch.points, fetch, len(book.busy) < busy)
 
@@ -348,22 +298,25 @@ class Engine:
             self.tallies[name] = self.tallies.get(name, 0) + count
         for kind, entry, detail in batch.notes:
             self.out.log_note(kind, entry, detail)
+        self.kept_from = self._keep_from()
         shared.send(self.machine, tick.orders)
-        self._fetching.update(tick.fetch)
         self.out.take(tick.fetch)
         self.taken.set()
         if tick.freed:
             shared.slot_freed()
         self._arm_timer()
 
+    def _keep_from(self) -> bytes:
+        return after(self.intake.watermark)
+
     def _arm_timer(self) -> None:
         """A tick when the first retry is due."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        retries = self.machine.book.retries
-        if retries:
-            wait_ms = min(at_ms for at_ms, _ in retries) - self.shared.clock.wall_ms()
+        due_ms = self.machine.book.next_due_ms()
+        if due_ms is not None:
+            wait_ms = due_ms - self.shared.clock.wall_ms()
             loop = asyncio.get_running_loop()
             # A clock that jumped back must not delay a retry for ever.
             self._timer = loop.call_later(min(max(wait_ms, 10), 30_000) / 1000, self.poke)
@@ -384,15 +337,11 @@ class Engine:
 
     def fetched(self, lane: bytes, contents: dict[bytes, bytes | None] | RedisFault) -> None:
         """The contents of parked turns (or not): the lane may be asked for again."""
-        self._fetching.discard(lane)
+        self.out.fetching.discard(lane)
         if isinstance(contents, RedisFault):
             self.poke()
             return
         self.post(lambda: self.intake.fetched(contents, self.ledger))
-
-    def keep_from(self) -> bytes:
-        """The inbox may be trimmed below this id."""
-        return after(self.intake.watermark)
 
     def verify(self) -> None:
         """Redis has confirmed the ledger: turns may move."""

@@ -215,9 +215,11 @@ class Intake:
 
     def fetched(self, contents: Mapping[bytes, bytes | None], lookup: Lookup) -> None:
         """The contents of parked turns of one channel, in order; None for one that is gone."""
+        book = self.machine.book
         known = lookup.by_entries(self.incarnation, list(contents))
         for entry, content in contents.items():
-            turn = known.get(entry)
+            # The rows are those before this tick: what the tick has taken in hand is in the book.
+            turn = book.by_entry.get((self.incarnation, entry)) or known.get(entry)
             if turn is None or not turn.parked or turn.state is not State.RECEIVED:
                 continue
             if content is None:
@@ -225,7 +227,7 @@ class Intake:
                 continue
             self._unpark(turn)
             turn.content = content
-            self.machine.book.enqueue(turn)
+            book.enqueue(turn)
 
     def room(self, lane: bytes) -> int:
         """How many parked turns of a channel should be fetched now; 0 while it has enough."""
@@ -260,6 +262,8 @@ class Intake:
             book.adopt(turn)
             if turn.ack_attempts:
                 book.repeated.add(turn.row)
+            if turn.attempt and turn.state is not State.DISPATCHED:
+                book.ended_runs.append((turn.id, turn.attempt))
             if turn.state is State.DISPATCHED:
                 book.occupy(turn)
         for turn in turns:

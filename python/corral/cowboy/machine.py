@@ -8,18 +8,15 @@ book. The caller commits the batch before any of that work is done.
 from collections.abc import Callable
 
 from corral.cowboy import points
-from corral.cowboy.book import Batch, Book
+from corral.cowboy.book import Batch, Book, retry_delay_ms
 from corral.cowboy.config import AckPolicy, EchoRunner, OnInterrupt, SourceConfig
 from corral.cowboy.domain import REPLY_OUTCOMES, Ack, Kind, Outcome, Slot, State
 from corral.cowboy.runner.domain import RunPhase, RunResult
 from corral.cowboy.turn import Turn
 
-RETRY_MS = (250, 500, 1_000, 2_000, 5_000, 10_000, 30_000)  # the last repeats
-
-
-def retry_delay_ms(attempts: int) -> int:
-    """How long a refused acknowledgement or outbox entry waits before the next attempt."""
-    return RETRY_MS[min(max(attempts - 1, 0), len(RETRY_MS) - 1)]
+# The runner could not start a run, for a reason that passes.
+NO_ROOM = ("system_refused", "runs_max", "results_held_max", "other_attempt_not_over")
+NO_ROOM_RETRY_MS = 1_000
 
 
 class Machine:
@@ -136,11 +133,19 @@ class Machine:
         self.book.orders.go.append((turn_id, attempt))
 
     def refused(self, turn_id: str, attempt: int, reason: str) -> None:
-        """The runner cannot start this turn at all."""
+        """The runner did not start this turn: certainly not run. Wait when it had no room."""
         turn = self.expects(turn_id, attempt)
-        if turn is not None:
-            self.reply(turn, State.DONE, Outcome.START_FAILED, detail=reason[:200])
-            self.settle_cancels(turn, Outcome.CANCEL_TOO_LATE)
+        if turn is None:
+            return
+        if reason.startswith(NO_ROOM):
+            if turn.id in self.book.cancels:
+                self.cancelled(turn)
+            else:
+                at_ms = self.batch.now_ms + NO_ROOM_RETRY_MS
+                self.book.prepare_again.append((at_ms, turn))
+            return
+        self.reply(turn, State.DONE, Outcome.START_FAILED, detail=reason[:200])
+        self.settle_cancels(turn, Outcome.CANCEL_TOO_LATE)
 
     def finished(self, turn_id: str, attempt: int, result: RunResult) -> None:
         """A run is over, its children too. The runner may forget the result after the commit."""

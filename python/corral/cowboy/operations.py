@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 POLL_AGE_MARGIN_S = 8.0  # beyond the longest block: older than this is no poll
 TURNS_SHOWN_MAX = 1_000
 HEARTBEAT_S = 1.0
+WRITER_ANSWER_S = 5.0
 METRICS_EVERY = 5
 
 Request = Mapping[str, Any]
@@ -213,12 +214,12 @@ class Operations:
         for name, session in self._daemon.sessions.items():
             if session.state == "blocked":
                 session.adopt = True
-                session.settled.clear()
+                self._daemon.engines[name].settled.clear()
                 session.retry_now()
                 adopted.append(name)
         for name in adopted:
             async with asyncio.timeout(10):
-                await self._daemon.sessions[name].settled.wait()
+                await self._daemon.engines[name].settled.wait()
             _log.warning("adopted", source=name)
         states = {name: self._daemon.sessions[name].state for name in adopted}
         return {"adopted": adopted, "states": states}
@@ -235,14 +236,15 @@ class Operations:
     # ------------------------------------------------------------ heartbeat
 
     async def heartbeat(self) -> None:
-        """Feed the watchdog while ticks are possible, and write the metrics."""
+        """Feed the watchdog while the ledger's writer answers, and write the metrics."""
         daemon = self._daemon
         path = daemon.settings.metrics_path(daemon.agent)
         # The metrics library reads files when it is loaded: not in the event loop.
         gauges = await asyncio.to_thread(Gauges, self) if path is not None else None
         beats = 0
         while True:
-            daemon.notifier.watchdog()
+            if await self._writer_answers():
+                daemon.notifier.watchdog()
             if beats % METRICS_EVERY == 0:
                 daemon.notifier.status(self.summary())
                 if gauges is not None and path is not None:
@@ -253,6 +255,18 @@ class Operations:
                         _log.warning("metrics_not_written", errno=error.errno)
             beats += 1
             await daemon.clock.sleep(HEARTBEAT_S)
+
+    async def _writer_answers(self) -> bool:
+        """False when the writer's thread hangs; a full disk is an answer."""
+        try:
+            async with asyncio.timeout(WRITER_ANSWER_S):
+                await self._daemon.writer.submit(lambda _conn: None)
+        except TimeoutError:
+            _log.error("ledger_writer_hangs", waited_s=WRITER_ANSWER_S)
+            return False
+        except CorralError:
+            pass
+        return True
 
     def figures(self, name: str) -> dict[str, float]:
         """The gauges of one source."""

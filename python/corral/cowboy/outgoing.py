@@ -100,6 +100,7 @@ class Outgoing:
         self.attached = False
         self.packets: deque[Packet] = deque()
         self.fetches: deque[tuple[bytes, list[bytes]]] = deque()
+        self.fetching: set[bytes] = set()  # lanes whose parked contents this session will bring
         self.wake = asyncio.Event()
         self.restart = asyncio.Event()  # the session must end: the book was read anew
 
@@ -125,6 +126,7 @@ class Outgoing:
         self.attached = False
         self.packets.clear()
         self.fetches.clear()
+        self.fetching.clear()
 
     def reset(self) -> None:
         self.close()
@@ -138,6 +140,7 @@ class Outgoing:
         if not self.attached:
             return
         self.fetches.extend(fetch.items())
+        self.fetching.update(fetch)
         book = self._engine.machine.book
         if not (book.acks or book.effects or book.loose or book.forget):
             if fetch:

@@ -172,16 +172,14 @@ class Wire:
     async def close(self) -> None:
         await self._connection.disconnect(nowait=True)
 
-    async def call(self, *args: Any, timeout_s: float | None = None) -> Reply:
+    async def call(self, *args: Any) -> Reply:
         """One command, one answer. Raises a `RedisFault`."""
-        (reply,) = await self.pipeline([args], timeout_s=timeout_s)
+        (reply,) = await self.pipeline([args])
         if isinstance(reply, RedisFault):
             raise reply
         return reply
 
-    async def pipeline(
-        self, commands: Sequence[Sequence[Any]], *, timeout_s: float | None = None
-    ) -> list[Reply]:
+    async def pipeline(self, commands: Sequence[Sequence[Any]]) -> list[Reply]:
         """Commands in one write; a refused one's answer is a `RedisFault` in the list.
 
         Raises `Unreachable` when any answer is missing; the connection is then closed. A command
@@ -194,11 +192,10 @@ class Wire:
                 connection.pack_commands(commands), check_health=False
             )
             await self._obey(asked)
-            kwargs = {} if timeout_s is None else {"timeout": timeout_s}
             replies: list[Reply] = []
             for _ in commands:
                 try:
-                    replies.append(await connection.read_response(**kwargs))
+                    replies.append(await connection.read_response())
                 except ResponseError as error:
                     replies.append(as_fault(error))
         except (RedisError, OSError, TimeoutError, EOFError) as error:

@@ -41,7 +41,6 @@ class Session:
         self.state = "disconnected"
         self.fault: CorralError | None = None
         self.last_poll_s: float | None = None  # monotonic
-        self.settled = asyncio.Event()  # attached, blocked or disconnected: the start is over
         self.adopt = False  # an operator accepted the consequences
         self._retry = asyncio.Event()
         self._trimmed = ZERO_ID
@@ -84,7 +83,7 @@ class Session:
                 code=known.code, error=str(known),
             )  # fmt: skip
         self.state, self.fault = state, known
-        self.settled.set()
+        self._engine.settled.set()
 
     async def _serve(self, backoff: Backoff) -> None:
         engine = self._engine
@@ -100,10 +99,9 @@ class Session:
                 crashpoint(points.ATTACHED)
                 engine.out.open(await settler.markers())
                 self.state, self.fault = "draining", None
-                backoff.reset()
                 reader = Reader(read_wire, engine.config, attachment.fence)
                 group.create_task(self._settle_loop(settler))
-                group.create_task(self._read_loop(reader))
+                group.create_task(self._read_loop(reader, backoff))
         finally:
             engine.drained = False
             engine.out.close()
@@ -120,7 +118,7 @@ class Session:
     async def _attach(self, settler: Settler) -> Attachment:
         """Compare the stream's keys with the ledger. Raises `Blocked`; may begin an incarnation."""
         engine, shared = self._engine, self._engine.shared
-        found = await settler.attach()
+        found = await settler.attach(shared.uuid, engine.sequence, take_over=self.adopt)
         ours = engine.intake.incarnation
         incarnation = ours
         if found.uuid == shared.uuid and found.sequence <= engine.sequence and ours > 0:
@@ -165,10 +163,10 @@ class Session:
 
     # ------------------------------------------------------------ reading
 
-    async def _read_loop(self, reader: Reader) -> None:
+    async def _read_loop(self, reader: Reader, backoff: Backoff) -> None:
         seen = await self._drain(reader)
         self.state = "running"
-        self.settled.set()
+        self._engine.settled.set()
         idle = False
         blind = False  # the stream has entries above `seen` that the group does not offer
         scan_at_s = 0.0
@@ -181,6 +179,7 @@ class Session:
             claim = reader.cursor != b"0-0" or self._engine.shared.clock.mono_s() >= scan_at_s
             claimed, new = await reader.poll(count, claim=claim)
             self._polled()
+            backoff.reset()
             if claim and claimed.cursor == b"0-0":  # once around the pending list
                 scan_at_s = self._engine.shared.clock.mono_s() + self._scan_interval_s()
             self._offer(claimed, new)
@@ -326,7 +325,7 @@ class Session:
     async def _trim(self, settler: Settler) -> None:
         """Now and then drop what is below the watermark."""
         now_s = self._engine.shared.clock.mono_s()
-        keep_from = self._engine.keep_from()
+        keep_from = self._engine.kept_from
         if now_s < self._trim_at_s or keep_from <= self._trimmed:
             return
         self._trim_at_s = now_s + self._engine.config.trim_interval_ms / 1000

@@ -1,8 +1,8 @@
 """What cowboy says to Redis for one source, and how it reads the answers.
 
-Two connections per source: one that may block in `XREADGROUP`, one for everything else. The
-second takes a fence when it attaches; the scripts refuse an older one, so the delayed bytes of a
-dead connection add nothing.
+Two connections per source: one that may block (in `XREAD`, which takes nothing), one for everything
+else. Both use the fence that the second took when it attached; the scripts refuse an older one, so
+the delayed bytes of a dead connection take and add nothing.
 """
 
 import time
@@ -180,8 +180,12 @@ class Settler:
         self._shas: dict[str, bytes] = {}
         self._fence = b""
 
-    async def attach(self) -> Attachment:
-        """Load the scripts, take a fence, make sure of the group, read the ledger key."""
+    async def attach(self, uuid: str, sequence: int, *, take_over: bool) -> Attachment:
+        """Load the scripts, read the ledger key, take a fence, make sure of the group.
+
+        The fence is empty, and nothing was changed, when the source belongs to another ledger or
+        to a newer copy of this one; unless it is taken over.
+        """
         config = self._config
         names = ("attach", "claim", "settle")
         loads = [("SCRIPT", "LOAD", SCRIPTS[name]) for name in names]
@@ -190,11 +194,12 @@ class Settler:
                 raise reply
             self._shas[name] = reply
         begin = time.time_ns() // 1000
-        reply = await self._script("attach", (config.fence_key, config.ledger_key), begin)
+        keys = (config.fence_key, config.ledger_key)
+        reply = await self._script("attach", keys, begin, uuid, sequence, int(take_over))
         self._fence = reply[0]
-        uuid, sequence, incarnation = (part.decode() for part in reply[1:4])
-        gone = await self._ensure_group()
-        return Attachment(self._fence, uuid, int(sequence or 0), int(incarnation or 0), gone)
+        owner, seen, incarnation = (part.decode() for part in reply[1:4])
+        gone = await self._ensure_group() if self._fence else False
+        return Attachment(self._fence, owner, int(seen or 0), int(incarnation or 0), gone)
 
     async def _ensure_group(self) -> bool:
         """The group exists afterwards, from the stream's beginning; whether the stream did not."""

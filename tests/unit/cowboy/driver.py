@@ -60,7 +60,6 @@ class Driver:
         self.urgent: list[Event] = []  # run before the source is verified, too
         self.verified = False  # nothing moves until Redis has confirmed whose ledger this is
         self.drained = False
-        self.fetching: set[bytes] = set()
         self._fetch: dict[bytes, list[bytes]] = {}
         self.out = Outgoing(cast(Engine, self))
         self.machine: Machine
@@ -91,7 +90,6 @@ class Driver:
         self.intake = Intake(self.machine)
         self.events.clear()
         self.urgent.clear()
-        self.fetching.clear()
         self.verified = self.drained = False
         self.out.reset()
         with self.transaction():
@@ -134,24 +132,21 @@ class Driver:
         self._fetch = {
             lane: [turn.entry for turn in ledger.parked(lane, intake.room(lane))]
             for lane in book.parked
-            if lane not in self.fetching and intake.room(lane)
+            if lane not in self.out.fetching and intake.room(lane)
         }
 
     def follow_up(self, send: Callable[[Orders], None]) -> None:
         """The second half: what leaves the process after the commit."""
         send(self.machine.book.orders)
-        if self.out.attached:
-            self.fetching.update(self._fetch)
         self.out.take(self._fetch)
 
     def open(self, markers: Iterable[str]) -> None:
-        """A session has attached. What the former one was fetching is wanted again."""
+        """A session has attached."""
         self.verified = True
-        self.fetching.clear()
         self.out.open(markers)
 
     def fetched(self, lane: bytes, contents: dict[bytes, bytes | None] | RedisFault) -> None:
-        self.fetching.discard(lane)
+        self.out.fetching.discard(lane)
         if not isinstance(contents, RedisFault):
             self.post(lambda: self.intake.fetched(contents, self.ledger))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from corral.cowboy.book import RETRY_MS, retry_delay_ms
 from corral.cowboy.domain import Ack, Outcome, State
-from corral.cowboy.machine import RETRY_MS, retry_delay_ms
 from corral.cowboy.redisconn import NotNow
 from tests.unit.cowboy import stages
 from tests.unit.cowboy.model_redis import Faults

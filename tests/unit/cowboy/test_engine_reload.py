@@ -18,11 +18,12 @@ from corral.core.errors import StorageError
 from corral.core.sqlite import SqliteWriter, migrations
 from corral.cowboy.book import Orders
 from corral.cowboy.domain import Entry, State
-from corral.cowboy.engine import Engine, Shared
+from corral.cowboy.engine import Engine
 from corral.cowboy.machine import Machine
 from corral.cowboy.runner.domain import Finished, RunResult
 from corral.cowboy.store import APPLICATION_ID, Rows, open_ledger
-from corral.local.wait import WaitTimeoutError, until_true
+from corral.cowboy.tick import Shared
+from corral.local.wait import until_true
 from tests.unit.cowboy.samples import AGENT, SOURCE, entry_id, source_config
 
 T = TypeVar("T")
@@ -99,11 +100,6 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
             await task
 
 
-# Each is a fault of engine.py as it is now. Whoever mends it is told by the test that passes.
-engine_fault = pytest.mark.xfail(raises=WaitTimeoutError, strict=True, reason="engine.py")
-
-
-@engine_fault
 async def test_a_full_disk_for_a_moment_and_the_runner_is_still_there(bench: Bench) -> None:
     """The connection to the runner lives on, so nobody says again that it is there."""
     first = bench.offer(1, b"red")
@@ -113,7 +109,6 @@ async def test_a_full_disk_for_a_moment_and_the_runner_is_still_there(bench: Ben
     await bench.until(lambda: second in bench.prepared, "a hand-over after the reload")
 
 
-@engine_fault
 async def test_what_runs_is_asked_for_after_a_full_disk(bench: Bench) -> None:
     """The runner may have said how a run ended while nothing could be recorded."""
     first = bench.offer(1, b"red")
@@ -122,7 +117,6 @@ async def test_what_runs_is_asked_for_after_a_full_disk(bench: Bench) -> None:
     await bench.until(lambda: first in bench.asked, "a query for the open turn")
 
 
-@engine_fault
 async def test_a_fetch_that_its_session_lost_is_made_by_the_next_one(bench: Bench) -> None:
     """A parked turn must not wait for a restart of the daemon."""
     engine = bench.engine
@@ -137,7 +131,6 @@ async def test_a_fetch_that_its_session_lost_is_made_by_the_next_one(bench: Benc
     await bench.until(lambda: engine.out.fetches, "the fetch of the next session")
 
 
-@engine_fault
 async def test_a_fetch_that_is_due_while_no_session_is_there_is_made_by_the_next_one(
     bench: Bench,
 ) -> None:

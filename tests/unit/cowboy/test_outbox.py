@@ -234,7 +234,9 @@ def test_attempts_survive_a_crash() -> None:
     world = World(outbox_attempts_max=3)
     entry = answered_and_refused(world, 2)
     world.restart()
-    world.settle_all(OUTBOX)
+    world.settle_all()
+    assert world.state(entry) is State.REPLYING, "a reconnection does not hurry it"
+    again(world, OUTBOX)
     assert world.turn(entry).outcome is Outcome.OUTBOX_REFUSED
     world.finish()
 

@@ -3,6 +3,7 @@
 import pytest
 
 from corral.cowboy.domain import NOTICES, Outcome, Slot, State
+from corral.cowboy.machine import NO_ROOM_RETRY_MS
 from corral.cowboy.runner.domain import RunOutcome, RunPhase, RunResult
 from tests.unit.cowboy import stages
 from tests.unit.cowboy.world import World
@@ -123,6 +124,78 @@ def test_the_runner_refuses_a_turn() -> None:
     world.finish()
     told = f"{NOTICES[Outcome.START_FAILED]} (no_such_program)"
     assert world.answers(entry) == [(Outcome.START_FAILED, told)]
+
+
+NO_ROOM = ["runs_max", "results_held_max", "system_refused: EAGAIN", "other_attempt_not_over"]
+
+
+@pytest.mark.parametrize("reason", NO_ROOM)
+@pytest.mark.parametrize("between", ["nothing", "crash", "reconnection"])
+def test_a_runner_without_room_is_asked_again(reason: str, between: str) -> None:
+    world = World()
+    world.runner.refusing = reason
+    entry = world.deliver()
+    world.talk()
+    assert (world.state(entry), world.turn(entry).starts) == (State.DISPATCHED, 0)
+    world.runner.refusing = ""
+    if between == "crash":
+        world.restart()
+    elif between == "reconnection":
+        world.lose_runner()
+        world.connect_runner()
+    else:
+        assert world.driver.machine.book.next_due_ms() == world.clock.wall_ms() + NO_ROOM_RETRY_MS
+        world.later(NO_ROOM_RETRY_MS - 1)
+        world.tick()
+        assert not world.runner.events
+        world.later(1)
+    world.tick()
+    world.talk()
+    assert world.turn(entry).starts == 1
+    assert world.turn(entry).attempt == 1
+    world.finish()
+    assert world.outcomes(entry) == [Outcome.COMPLETED]
+    assert world.runner.went[world.turn(entry).id] == 1
+
+
+def test_what_was_cancelled_is_not_asked_for_again() -> None:
+    world = World()
+    world.runner.refusing = "runs_max"
+    entry = world.deliver(message_id=b"m")
+    world.cancel(b"m")
+    world.talk()
+    world.later(NO_ROOM_RETRY_MS)
+    world.tick()
+    world.talk()
+    assert world.turn(entry).outcome is Outcome.CANCELLED
+    world.finish()
+
+
+def test_cancelled_between_two_times_of_asking() -> None:
+    world = World()
+    world.runner.refusing = "runs_max"
+    entry = world.deliver(message_id=b"m")
+    world.talk()
+    world.cancel(b"m")
+    world.runner.refusing = ""
+    world.finish()
+    assert world.turn(entry).outcome is Outcome.CANCELLED
+    assert world.runner.went[world.turn(entry).id] == 0
+
+
+def test_a_result_whose_forget_was_lost_with_the_daemon_is_forgotten_later() -> None:
+    world = World()
+    entry = stages.running(world)
+    turn_id = world.turn(entry).id
+    world.runner.end(turn_id, "completed", b"done")
+    world.hear()
+    world.tick(die=True)
+    assert turn_id in world.runner.runs
+    world.attach()
+    world.connect_runner()
+    world.tick()
+    assert turn_id not in world.runner.runs
+    world.finish()
 
 
 def test_events_of_another_attempt_change_nothing() -> None:

@@ -224,7 +224,7 @@ class SourceMachine(RuleBasedStateMachine):
         self.world.hear()
         self._perhaps(tick)
 
-    @rule(reason=st.sampled_from(["", "", "no_such_program"]))
+    @rule(reason=st.sampled_from(["", "", "no_such_program", "runs_max"]))
     def refusing(self, reason: str) -> None:
         self.world.runner.refusing = reason
 

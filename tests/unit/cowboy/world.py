@@ -247,6 +247,8 @@ class World:
             driver.machine.runner_up = True
             for turn in driver.machine.book.busy.values():
                 driver.machine.book.orders.query.append((turn.id, turn.attempt))
+            driver.machine.book.orders.forget += driver.machine.book.ended_runs
+            driver.machine.book.ended_runs.clear()
 
         self.post(connected)
 

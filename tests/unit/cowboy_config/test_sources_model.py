@@ -50,7 +50,6 @@ def test_defaults_are_those_of_the_reference() -> None:
         "outbox_attempts_max": 10,
         "content_max_bytes": 1_048_576,
         "metadata_max_bytes": 1024,
-        "drain_interval_ms": 15_000,
         "trim_interval_ms": 1000,
         "retention_h": 24,
     }
