@@ -241,19 +241,19 @@ def test_error_output_is_drained_counted_and_never_logged(world: World) -> None:
 def test_a_timeout_kills_the_whole_group(world: World) -> None:
     pids = world.directory / "pids"
     script = f"(trap '' TERM; echo $$ >> {pids}; sleep 1000) & echo $! >> {pids}; sleep 1000"
-    result = outcome(world, *shell(script), turn_timeout_s=0.3)
-    assert result == RunResult("timeout", b"", "after 0.3 s", True)
+    result = outcome(world, *shell(script), turn_timeout_s=2)
+    assert result == RunResult("timeout", b"", "after 2 s", True)
     assert worlds.gone(*[int(pid) for pid in pids.read_text().split()])
 
 
 def test_the_time_limit_counts_from_go(world: World) -> None:
-    world.program(*shell("cat"), turn_timeout_s=0.5)
+    world.program(*shell("cat"), turn_timeout_s=2)
     daemon = world.up()
     daemon.prepare("waits")
     result = daemon.run("sleeper", prompt=b"")
     assert result.outcome == "completed"
     began = worlds.monotonic_ms()
-    until(lambda: worlds.monotonic_ms() - began > 700, WAIT_S, "longer than turn_timeout_s")
+    until(lambda: worlds.monotonic_ms() - began > 2200, WAIT_S, "longer than turn_timeout_s")
     daemon.send(Go("waits", 1))
     assert daemon.expect(Finished).result.outcome == "completed"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from corral.core import crashpoints, logs
 from corral.core.errors import CorralError
-from corral.cowboy.runner.main import RunnerOptions, main
+from corral.cowboy.runner import main as runner
 from corral.cowboy.runner.plan import EchoPlan, ExecPlan, OutputRules, Plan
 
 
@@ -44,6 +44,7 @@ class Launch:
     crash_at: str | None = None
     crash_nth: int = 1
     nofile: int | None = None
+    stop_linger_s: float = 2.0
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)), "utf-8")
@@ -61,7 +62,8 @@ def run(launch: Launch) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (launch.nofile, launch.nofile))
     if launch.crash_at is not None:
         crashpoints.arm(launch.crash_at, launch.crash_nth)
-    options = RunnerOptions(
+    runner.STOP_LINGER_S = launch.stop_linger_s
+    options = runner.RunnerOptions(
         agent=launch.agent,
         plans={name: program.plan() for name, program in launch.programs.items()},
         socket=Path(launch.socket),
@@ -70,7 +72,7 @@ def run(launch: Launch) -> int:
         use_cgroups=launch.use_cgroups,
     )
     try:
-        return main(options)
+        return runner.main(options)
     except CorralError as error:
         sys.stderr.write(f"{error.code}: {error}\n")
         return error.exit_code
