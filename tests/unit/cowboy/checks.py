@@ -281,7 +281,8 @@ class Checks:
         world = self._world
         book, runner = world.driver.machine.book, world.runner
         for things in (book.busy, book.queues, book.parked, book.cancels, book.acks, book.effects,
-                       book.loose, book.forget, book.retries, book.prepare_again, book.flying):  # fmt: skip
+                       book.loose, book.forget, book.retries, book.prepare_again,
+                       book.flying):  # fmt: skip
             assert not things
         assert set(book.open) == {row for row, turn in self.rows.items() if not turn.closed}
         assert not [run for run in runner.runs.values() if not run.over]

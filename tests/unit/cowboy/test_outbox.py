@@ -241,6 +241,24 @@ def test_attempts_survive_a_crash() -> None:
     world.finish()
 
 
+def test_the_marker_of_an_answer_that_was_refused_since_is_not_swept() -> None:
+    world = World(outbox_attempts_max=3)
+    entry = stages.running(world)
+    world.settle_all()
+    world.end_run(entry)
+    world.lose_answer()  # it is in the outbox, and nobody here knows
+    world.attach()
+    world.tick()
+    world.refuse(REFUSED)
+    world.tick()
+    assert world.turn(entry).effect_attempts == 1
+    world.restart()
+    world.settle_all()
+    again(world, NO_FAULTS)
+    world.finish()
+    assert world.outcomes(entry) == [Outcome.COMPLETED]
+
+
 def test_a_refusal_of_an_older_effect_changes_nothing() -> None:
     world = World(on_interrupt="hold", outbox_attempts_max=1)
     entry = stages.telling_held(world)
