@@ -178,9 +178,9 @@ def _skip_fence() -> None:
 SOURCES = ("a2a", "chat", "echo")
 AFTER_READ = {"daemon": {0: ("cowboy.read.done:2=self",)}}
 AFTER_OUTBOX = {"daemon": {0: ("cowboy.outbox.added:2=self",)}}
-AFTER_GO = {"runner": {0: ("runner.go.written:2=self",)}}
 AFTER_RESULT = {"daemon": {0: ("cowboy.result.received:2=self",)}}
-WHILE_RUNNING = {"runner": {0: ("runner.go.written:4=self",)}}  # three others have been at work
+# One run has come to its end, which nobody hears of; others are at work.
+WHILE_RUNNING = {"runner": {0: ("runner.run.over:1=self",)}}
 NOTIFY = {name: {"on_interrupt": "notify"} for name in SOURCES}
 STARTED_AGAIN = frozenset({"started_again", "start_not_recorded"})
 # Bytes of a connection that the daemon lost arrive long after their turns are over.
@@ -260,7 +260,7 @@ PLANTS: Mapping[str, Plant] = {
         "a new runner trusts that the runs of the old one are over",
         _no_recovery,
         frozenset({"still_working", "overlap", "left_behind"}),
-        {"runner": {0: ("runner.go.written:5=self",)}},
+        WHILE_RUNNING,
         NOTIFY,
         hangs=3,
     ),
