@@ -116,7 +116,9 @@ class Outgoing:
         def resend() -> None:
             book = machine.book
             book.resend_all()
-            live = {turn.effect_field for turn in book.effects.values()}
+            live = {
+                turn.effect_field for turn in book.open.values() if turn.state is State.REPLYING
+            }
             book.forget = [f for f in markers if f.removesuffix(":dead") not in live]
 
         self._engine.post(resend)
