@@ -7,6 +7,7 @@ everything is driven to rest, and every message must have its one answer or be h
 import sys
 from collections.abc import Callable
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -17,7 +18,8 @@ from tests.unit.cowboy.model_redis import NO_FAULTS, Faults
 from tests.unit.cowboy.samples import CONTENT_MAX_BYTES
 from tests.unit.cowboy.world import World
 
-STEPS = 50
+STEPS = 40
+TIMEOUT_S = 500
 
 REFUSED = Refused("NOPERM")
 FULL = Full("OOM")
@@ -343,4 +345,5 @@ class SourceMachine(RuleBasedStateMachine):
 
 
 SourceMachine.TestCase.settings = settings(stateful_step_count=STEPS)
-TestSource = SourceMachine.TestCase
+# Far above what it takes: a failure is made small before it is shown, and that takes minutes.
+TestSource = pytest.mark.timeout(TIMEOUT_S)(SourceMachine.TestCase)
