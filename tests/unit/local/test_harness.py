@@ -103,5 +103,6 @@ def test_boundary_trials_arm_known_points() -> None:
         for process, starts in trial.arms.items()
         for (text,) in starts.values()
     }
-    assert {point for point, _ in armed} == set(POINTS)
+    # Tests of the registry itself, in this very process, register points of their own.
+    assert {point for point, _ in armed} == {p for p in POINTS if not p.startswith("test.")}
     assert all(boundaries.owner(point) == process for point, process in armed)
