@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -85,14 +84,14 @@ def test_a_stranger_with_the_token_ends_with_the_run(world: World) -> None:
     daemon.send(Go("t", 1))
     wait_lines(token, 2)
     environment = {"CORRAL_RUN_TOKEN": token.read_text().split()[0]}
-    with subprocess.Popen(["/bin/sleep", "1000"], env=environment) as stranger:
+    with worlds.sleeper(environment) as stranger:
         assert daemon.kill("t").outcome == "killed"
         assert stranger.wait(WAIT_S) == -signal.SIGKILL
 
 
 def test_processes_of_others_are_never_hit(world: World) -> None:
     environment = {"CORRAL_RUN_TOKEN": "0" * 32, "NOT_CORRAL_RUN_TOKEN": "x"}
-    with subprocess.Popen(["/bin/sleep", "1000"], env=environment) as bystander:
+    with worlds.sleeper(environment) as bystander:
         world.program(*shell("(setsid sleep 1000 &); sleep 1000"))
         daemon = world.up()
         daemon.prepare("t")
@@ -101,7 +100,6 @@ def test_processes_of_others_are_never_hit(world: World) -> None:
         world.kill_runner()
         world.up()
         assert bystander.poll() is None
-        bystander.kill()
 
 
 def test_a_kill_before_go_proves_that_it_never_went(world: World) -> None:

@@ -1,7 +1,6 @@
 """What a new runner makes of the records of an old one; whom it must not hit."""
 
 import signal
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +49,7 @@ def test_a_recorded_pid_that_belongs_to_a_stranger_now_is_left_alone(world: Worl
     world.kill_runner()
     wait_gone(leader)
     record = Path(world.launch.runs, "t.1.json")
-    with subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True) as stranger:
+    with worlds.sleeper(session=True) as stranger:
         text = record.read_text()
         for key in ("pid", "pgid"):
             text = text.replace(f'"{key}": {leader}', f'"{key}": {stranger.pid}')
@@ -58,7 +57,6 @@ def test_a_recorded_pid_that_belongs_to_a_stranger_now_is_left_alone(world: Worl
         record.write_text(text)
         assert world.up().phase("t") is RunPhase.NEVER_WENT
         assert stranger.poll() is None
-        stranger.kill()
 
 
 def test_records_of_another_boot_kill_nothing_and_are_unknown(world: World) -> None:
@@ -70,7 +68,7 @@ def test_records_of_another_boot_kill_nothing_and_are_unknown(world: World) -> N
     text = record.read_text()
     leader = int(text.split('"pid": ')[1].split(",")[0])
     wait_gone(leader)
-    with subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True) as stranger:
+    with worlds.sleeper(session=True) as stranger:
         process = processes.read(stranger.pid)
         assert process is not None
         ticks = text.split('"start_ticks": ')[1].split(",")[0]
@@ -79,7 +77,6 @@ def test_records_of_another_boot_kill_nothing_and_are_unknown(world: World) -> N
         record.write_text(text.replace(processes.boot_id(), "another-boot"))
         assert world.up().phase("t") is RunPhase.UNKNOWN
         assert stranger.poll() is None
-        stranger.kill()
     assert world.records == []
 
 
@@ -138,7 +135,7 @@ def test_a_cgroup_without_a_record_is_ended_too(world: World) -> None:
     assert root is not None
     path = root.create("0" * 32)
     (path / "below").mkdir()
-    with subprocess.Popen(["/bin/sleep", "1000"]) as left:
+    with worlds.sleeper() as left:
         (path / "below" / "cgroup.procs").write_text(str(left.pid))
         world.up()
         assert left.wait(WAIT_S) == -signal.SIGKILL

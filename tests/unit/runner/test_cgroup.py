@@ -11,6 +11,7 @@ import pytest
 from corral.cowboy.runner import cgroup
 from corral.cowboy.runner.cgroup import CgroupRoot, own_directory
 from corral.local.wait import until
+from tests.unit.runner import world as worlds
 
 UNIFIED = "25 24 0:22 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 HYBRID = (
@@ -143,7 +144,7 @@ def test_only_old_empty_cgroups_of_others_are_swept(
         assert why
         return
     empty, used = root.create("0"), root.create("1")
-    with subprocess.Popen(["/bin/sleep", "1000"]) as run:
+    with worlds.sleeper() as run:
         (used / "cgroup.procs").write_text(str(run.pid))
         root.sweep()
         assert empty.exists()  # it is new

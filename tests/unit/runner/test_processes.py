@@ -10,6 +10,7 @@ import pytest
 from corral.cowboy.runner import processes
 from corral.cowboy.runner.processes import Process
 from corral.local.wait import until
+from tests.unit.runner import world as worlds
 
 WAIT_S = 30.0
 
@@ -66,11 +67,10 @@ def test_without_the_kernels_list_children_are_found_in_the_table(
     def missing(_: str) -> bytes:
         raise FileNotFoundError
 
-    with subprocess.Popen(["/bin/sleep", "1000"]) as child:
+    with worlds.sleeper() as child:
         listed = set(processes.children())
         monkeypatch.setattr(processes, "_contents", missing)
         assert set(processes.children()) == listed >= {child.pid}
-        child.kill()
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,21 @@ def test_without_the_kernels_list_children_are_found_in_the_table(
     ],
 )
 def test_tokens(environment: dict[str, str], expected: set[str]) -> None:
-    with subprocess.Popen(["/bin/sleep", "1000"], env=environment) as child:
-        until(lambda: _is_sleep(child.pid), WAIT_S, "the program to start")
-        assert processes.tokens(child.pid) == expected
-        child.kill()
+    with worlds.sleeper(environment) as child:
+        until(lambda: processes.tokens(child.pid) == expected, WAIT_S, "the program to start")
+        until(lambda: _in_exec(child.pid) is (not environment), WAIT_S, "its environment")
+
+
+def test_what_has_ended_is_not_starting() -> None:
+    with subprocess.Popen(["/bin/true"]) as child:
+        until(lambda: not _alive(child.pid), WAIT_S, "the child to end")
+        assert not _in_exec(child.pid)
+    assert not processes.in_exec(Process(2**22 + 1, 1, 1, 1, 1, True))
+    assert not processes.in_exec(Process(os.getpid(), 2, 0, 0, 1, True))  # a kernel thread
 
 
 def test_kill_hits_the_process_that_was_seen() -> None:
-    with subprocess.Popen(["/bin/sleep", "1000"]) as child:
+    with worlds.sleeper() as child:
         seen = processes.read(child.pid)
         assert seen is not None
         assert processes.kill(seen)
@@ -162,6 +169,7 @@ def _alive(pid: int) -> bool:
     return process is not None and process.alive
 
 
-def _is_sleep(pid: int) -> bool:
-    with open(f"/proc/{pid}/comm") as file:  # noqa: PTH123
-        return file.read() == "sleep\n"
+def _in_exec(pid: int) -> bool:
+    process = processes.read(pid)
+    assert process is not None
+    return processes.in_exec(process)

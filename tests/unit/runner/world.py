@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -267,6 +267,19 @@ def world(directory: Path) -> Iterator[World]:
         yield made
     finally:
         made.close()
+
+
+@contextlib.contextmanager
+def sleeper(
+    environment: Mapping[str, str] | None = None, *, session: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of nobody's run; killed at the end, if it was not before."""
+    command = ["/bin/sleep", "1000"]
+    with subprocess.Popen(command, env=environment, start_new_session=session) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def alive(pid: int) -> bool:

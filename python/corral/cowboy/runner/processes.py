@@ -74,6 +74,19 @@ def tokens(pid: int) -> frozenset[str]:
     return frozenset(match.decode() for match in _TOKEN.findall(environment))
 
 
+def in_exec(process: Process) -> bool:
+    """Whether the process may be inside execve, where its environment cannot be seen yet.
+
+    A program that was started without any environment looks the same, for as long as it lives.
+    """
+    if not process.alive or process.session == 0:  # a kernel thread
+        return False
+    try:
+        return not _contents(f"/proc/{process.pid}/environ")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
+
+
 def kill(process: Process) -> bool:
     """SIGKILLs exactly this process; false when it is not ours to kill.
 

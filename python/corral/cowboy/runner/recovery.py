@@ -23,6 +23,9 @@ from corral.cowboy.runner.store import RecordPhase, RecordStore, RunRecord
 RECOVER_BEFORE = register("runner.recover.before", "records are read, nothing is killed yet")
 RECOVER_KILLED = register("runner.recover.killed", "old runs are gone, their records are not")
 
+# How long a process may be without a visible environment before it counts as one without any.
+EXEC_MAX_S = 0.1
+
 _log = logs.get("cowboy.runner")
 
 
@@ -49,19 +52,40 @@ async def recover(store: RecordStore, boot: str, cgroup_root: CgroupRoot | None)
 
 async def _until_gone(records: Collection[RunRecord], groups: Collection[Path]) -> None:
     pauses = Backoff(initial_s=0.001, max_s=0.1, jitter=0.0)
+    veiled = _Veiled()
     clean_scans = 0
     warned_s = mono_s()
     while records and clean_scans < CLEAN_SCANS:
-        left = leftovers(processes.table(), records, os.getpid(), processes.tokens)
+        table = processes.table()
+        left = leftovers(table, records, os.getpid(), processes.tokens)
         for process in left:
             processes.kill(process)
-        clean_scans = 0 if left else clean_scans + 1
+        sure = veiled.none_new(table, min(record.start_ticks for record in records))
+        clean_scans = clean_scans + 1 if sure and not left else 0
         if left and mono_s() - warned_s > STUCK_WARNING_EVERY_S:
             warned_s = mono_s()
             _log.warning("old_run_not_gone", pids=[process.pid for process in left])
         await asyncio.sleep(pauses.next_s())
     for group in sorted(groups):
         await end_cgroup(group)
+
+
+class _Veiled:
+    """Young processes without a visible environment: inside execve, or started without one."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[tuple[int, int], float] = {}
+
+    def none_new(self, table: Mapping[int, Process], oldest_ticks: int) -> bool:
+        """Whether all there are have been so for longer than an execve takes."""
+        now_s = mono_s()
+        self._since_s = {
+            key: self._since_s.get(key, now_s)
+            for process in table.values()
+            if process.start_ticks >= oldest_ticks and processes.in_exec(process)
+            for key in [(process.pid, process.start_ticks)]
+        }
+        return all(now_s - since_s >= EXEC_MAX_S for since_s in self._since_s.values())
 
 
 async def end_cgroup(path: Path) -> None:
