@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corral.cowboy.runner import processes, recovery
 from corral.cowboy.runner.processes import Process
 from corral.cowboy.runner.proof import Marks, survivors
 from corral.cowboy.runner.recovery import leftovers
@@ -159,16 +160,14 @@ pids = st.sampled_from([INIT, RUNNER, LEADER, OTHER, *range(201, 212)])
 def test_whatever_the_table_only_living_young_processes_with_a_reason_are_taken(
     made: dict[int, Process], token_of: dict[int, str]
 ) -> None:
-    processes = table(
-        leader_zombie, other_leader, *(p._replace(pid=pid) for pid, p in made.items())
-    )
-    found = survivors(processes, [RUN], [RUN, BESIDE], RUNNER, tokens(token_of))[A]
+    seen = table(leader_zombie, other_leader, *(p._replace(pid=pid) for pid, p in made.items()))
+    found = survivors(seen, [RUN], [RUN, BESIDE], RUNNER, tokens(token_of))[A]
     for one in found:
         assert one.alive
         assert one.start_ticks >= RUN.start_ticks
         assert one.pid not in {INIT, RUNNER}
         named = LEADER in {one.pgid, one.session} or token_of.get(one.pid) == A
-        assert named or one.ppid in processes
+        assert named or one.ppid in seen
     missed = {pid for pid, token in token_of.items() if token == A} & made.keys()
     missed = {pid for pid in missed if made[pid].alive and made[pid].start_ticks >= 1000}
     assert missed <= {one.pid for one in found}
@@ -228,3 +227,26 @@ def test_the_new_runner_is_not_taken_even_with_the_token() -> None:
 
 def test_no_records_no_leftovers() -> None:
     assert leftovers(table(living_leader), [], RUNNER, no_tokens) == []
+
+
+def test_a_process_inside_execve_gets_time_to_show_its_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = [1000.0]
+    veiled = {201}
+    monkeypatch.setattr(recovery, "mono_s", lambda: now_s[0])
+    monkeypatch.setattr(processes, "in_exec", lambda process: process.pid in veiled)
+    made = table(process(201, INIT), process(202, INIT), process(203, INIT, start_ticks=999))
+    looks = recovery._Veiled()
+    assert not looks.none_new(made, 1000)
+    now_s[0] += recovery.EXEC_MAX_S - 0.001
+    assert not looks.none_new(made, 1000)
+    veiled |= {202, 203}  # the last is older than any run
+    now_s[0] += 0.001
+    assert not looks.none_new(made, 1000)
+    now_s[0] += recovery.EXEC_MAX_S
+    assert looks.none_new(made, 1000)
+    veiled.clear()
+    assert looks.none_new(made, 1000)
+    veiled.add(201)
+    assert not looks.none_new(made, 1000)  # again inside one
