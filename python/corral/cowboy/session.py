@@ -56,7 +56,9 @@ class Session:
             await self._engine.loaded.wait()
             pause = 0.0
             try:
-                await self._serve(backoff)
+                # In a task of its own: before Python 3.13 a task group that failed leaves a
+                # cancellation counted on its task, and the timeout below would obey it.
+                await asyncio.create_task(self._serve(backoff))
             except* Blocked as group:
                 self._down("blocked", group)
                 pause = BLOCKED_RETRY_S
