@@ -167,7 +167,7 @@ def _trim_everything_taken() -> None:
     def greedy(self: Any) -> bytes:
         return after(self.intake.last_taken)
 
-    Engine._keep_from = greedy  # type: ignore[method-assign]
+    Engine.kept_from = property(greedy)  # type: ignore[assignment]
 
 
 def _skip_fence() -> None:

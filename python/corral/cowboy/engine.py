@@ -8,6 +8,7 @@ book away and reads the ledger again, as a restart would: recovery has one path.
 
 import asyncio
 import sqlite3
+from collections import deque
 from collections.abc import Sequence
 
 from corral.core import logs
@@ -29,6 +30,8 @@ from corral.cowboy.turn import Turn
 PURGE_ROWS = 1_000  # looked at per purge
 PURGE_INTERVAL_MS = 1_000
 NOTES_SHOWN = 20
+SCAN_INTERVAL_MAX_S = 5.0  # between two walks through the pending list
+TRIM_MARKS = 64  # how finely the watermark of the past is remembered
 STORAGE_RETRY_INITIAL_S = 0.2
 STORAGE_RETRY_MAX_S = 5.0
 
@@ -48,7 +51,7 @@ class Engine:
         self.storage_error: CorralError | None = None
         self.loaded = asyncio.Event()
         self.settled = asyncio.Event()  # at work, or it is known why not: the start is over
-        self.kept_from = ZERO_ID  # the inbox may be trimmed below this id
+        self._marks: deque[tuple[float, bytes]] = deque()  # committed watermarks and when (s)
         self.sequence = 0  # of the last commit that changed a turn of this source
         # Redis has confirmed that the streams belong to this ledger, and that it is no older copy.
         # Until then no turn moves: what an old copy thinks may be wrong.
@@ -197,6 +200,7 @@ class Engine:
         self._fresh()
         self._events.clear()
         self._urgent.clear()
+        self._marks.clear()
         self._answer(CorralError("the ledger was read again", hint="ask again"))
         self.offered = 0
         self.out.restart.clear()
@@ -298,7 +302,7 @@ class Engine:
             self.tallies[name] = self.tallies.get(name, 0) + count
         for kind, entry, detail in batch.notes:
             self.out.log_note(kind, entry, detail)
-        self.kept_from = self._keep_from()
+        self._mark(self.intake.watermark)
         shared.send(self.machine, tick.orders)
         self.out.take(tick.fetch)
         self.taken.set()
@@ -306,8 +310,28 @@ class Engine:
             shared.slot_freed()
         self._arm_timer()
 
-    def _keep_from(self) -> bytes:
-        return after(self.intake.watermark)
+    def _mark(self, watermark: bytes) -> None:
+        """Note the watermark of a committed tick, coarsely: `kept_from` looks back at it."""
+        now_s, marks = self.shared.clock.mono_s(), self._marks
+        step_s = self.trim_delay_s / TRIM_MARKS
+        if len(marks) > 1 and now_s - marks[-2][0] < step_s:
+            marks[-1] = (now_s, watermark)
+        elif not marks or marks[-1][1] != watermark:
+            marks.append((now_s, watermark))
+
+    @property
+    def trim_delay_s(self) -> float:
+        """Time enough to reclaim what another consumer of the group had pending."""
+        idle_s = self.config.reclaim_idle_ms / 1000
+        return idle_s * 1.2 + min(idle_s, SCAN_INTERVAL_MAX_S) + self.config.block_ms / 1000
+
+    @property
+    def kept_from(self) -> bytes:
+        """The inbox may be trimmed below this id: after the watermark of `trim_delay_s` ago."""
+        until_s, marks = self.shared.clock.mono_s() - self.trim_delay_s, self._marks
+        while len(marks) > 1 and marks[1][0] <= until_s:
+            marks.popleft()
+        return after(marks[0][1]) if marks and marks[0][0] <= until_s else ZERO_ID
 
     def _arm_timer(self) -> None:
         """A tick when the first retry is due."""

@@ -54,17 +54,12 @@ class Intake:
         old = [
             item.entry
             for item in entries
-            if self.watermark < item.entry <= self.last_taken
-            and (self.incarnation, item.entry) not in book.by_entry
+            if item.entry <= self.last_taken and (self.incarnation, item.entry) not in book.by_entry
         ]
         if old:
             known = lookup.by_entries(self.incarnation, old)
         for item in entries:
             entry = item.entry
-            if entry <= self.watermark:
-                book.loose[entry] = None
-                book.batch.count("below_watermark")
-                continue
             turn = (
                 book.by_entry.get((self.incarnation, entry))
                 or known.get(entry)
@@ -72,11 +67,23 @@ class Intake:
             )
             if turn is not None:
                 self._again(turn, item)
+            elif entry <= self.watermark and (item.fields is None or not self._never_taken(entry)):
+                book.loose[entry] = None
+                book.batch.count("below_watermark")
             elif item.fields is None:
                 self._lost(entry)
             else:
                 self._first(entry, item.fields, lookup)
             self.last_taken = max(self.last_taken, entry)
+
+    def _never_taken(self, entry: bytes) -> bool:
+        """Whether an entry at or below the watermark that has no row was certainly never taken.
+
+        Rows outlive their entries by the retention, so a younger entry without one was read by
+        another consumer of the group, who left it pending until it was reclaimed.
+        """
+        age_ms = self.machine.batch.now_ms - int.from_bytes(entry[:8], "big")
+        return age_ms < self.machine.config.retention_h * 3_600_000
 
     def deleted(self, entries: Sequence[bytes], lookup: Lookup) -> None:
         """Entries that Redis took off the pending list itself, because they were deleted."""

@@ -9,7 +9,7 @@ from corral.core.crashpoints import crashpoint
 from corral.core.errors import CorralError
 from corral.cowboy import points
 from corral.cowboy.domain import ZERO_ID, Entry
-from corral.cowboy.engine import Engine
+from corral.cowboy.engine import SCAN_INTERVAL_MAX_S, Engine
 from corral.cowboy.redisconn import Full, NotNow, RedisFault, Refused, Unreachable, Wire
 from corral.cowboy.transport import Attachment, Claimed, Reader, Settler
 
@@ -20,7 +20,6 @@ ANSWER_TIMEOUT_S = 5.0
 BLOCK_MARGIN_S = 3.0  # the read times out this long after the longest block
 NOT_NOW_WAIT_S = 0.5
 OFFERED_MAX_BATCHES = 3
-SCAN_INTERVAL_MAX_S = 5.0  # between two walks through the pending list
 
 _log = logs.get("cowboy.session")
 
