@@ -24,13 +24,16 @@ COUNT = (25, 40)
 FAULTS = (2, 5)
 PAUSE_S = (0.05, 0.5)
 STALL_S = (0.01, 0.15)
+HANG_SHARE = 0.1  # of the trials have a run that ends by its timeout
+HANG_S = 4
 NTH_MAX = 8  # of a point that is passed often
 SELDOM = ("attach", "recover", "held", "interrupted", "cancel", "drain")
 
 # Limits small enough that a trial meets them, by source.
 VARIANTS: tuple[Mapping[str, Mapping[str, object]], ...] = (
     {},
-    {"a2a": {"on_interrupt": "hold"}},
+    {"a2a": {"on_interrupt": "hold"}, "chat": {"on_interrupt": "hold"}},
+    {"a2a": {"on_interrupt": "hold"}, "chat": {"ack": "dispatch", "on_interrupt": "hold"}},
     {"a2a": {"ack": "reply"}, "chat": {"ack": "dispatch"}},
     {"a2a": {"channel_backlog_max": 1}, "chat": {"channel_backlog_max": 2}},
     {"a2a": {"turns_concurrent_max": 1, "read_count": 1}, "chat": {"on_interrupt": "hold"}},
@@ -52,13 +55,18 @@ def draw(
     kinds = list(servers) or ["redis"]
     chosen_server = rng.choice(kinds)
     chosen_protocol = rng.choice((2, 3))
-    variant = rng.choice(VARIANTS)
+    variant = dict(rng.choice(VARIANTS))
+    hang = rng.random() < HANG_SHARE
+    if hang:
+        for name in ("a2a", "chat"):
+            variant[name] = {**variant.get(name, {}), "runner": {"turn_timeout_s": HANG_S}}
     mix = Mix(
         sources=("a2a", "chat", "echo") if rng.random() < 0.6 else ("a2a", "chat"),
         count=rng.randint(*COUNT),
         duration_s=DURATION_S,
         channels=tuple(f"room-{number}" for number in range(rng.randint(2, 6))),
         work_s=(0.03, rng.choice((0.15, 0.3, 0.5))),
+        hang=hang,
     )
     faults = [_fault(rng) for _ in range(rng.randint(*FAULTS))]
     arms = {process: _arms(rng, process, points) for process in (DAEMON, RUNNER)}

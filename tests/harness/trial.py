@@ -23,6 +23,7 @@ from corral.local.topology import Rendered, SourcesEdit
 from corral.local.workload import send_all
 from tests.contract.proxy import Cut, Proxy
 from tests.harness.armed import read_hits
+from tests.harness.operator import Operator
 
 QUIET_TIMEOUT_S = 25.0
 HIT_TIMEOUT_S = 20.0
@@ -136,6 +137,7 @@ class Run:
         self.hits = deployment.base / "hits"
         self.rng = random.Random(trial.seed)
         self.proxy: Proxy | None = None
+        self.operator = Operator(deployment, random.Random(f"operator:{trial.seed}"))
 
     def plan(self) -> list[Planned]:
         if self.trial.mix is None:
@@ -154,6 +156,7 @@ class Run:
             ]
             for reader in readers:
                 group.create_task(reader.run())
+            group.create_task(self.operator.run())
             if first:
                 await send_all(self.deployment.sender, first, time.monotonic())
             await self.deployment.start()
@@ -162,6 +165,7 @@ class Run:
             if quiet and self.proxy is not None and self.proxy.holds:
                 await self.release(self.proxy)
                 quiet = await self.settle()
+            self.operator.stop()
             for reader in readers:
                 reader.stop()
         return quiet
@@ -194,7 +198,10 @@ class Run:
     async def settle(self) -> bool:
         """Liveness: with no more faults everything comes to rest within a bound."""
         resume_all(self.deployment.supervisor)
-        return await self.deployment.until_quiet(self.trial.quiet_timeout_s)
+        quiet = await self.deployment.until_quiet(self.trial.quiet_timeout_s)
+        while quiet and await self.operator.work():
+            quiet = await self.deployment.until_quiet(self.trial.quiet_timeout_s)
+        return quiet
 
     def armed(self) -> list[str]:
         return [
@@ -233,6 +240,7 @@ async def run_trial(trial: Trial) -> Result:
         if trial.must_hit and not run.all_hit():
             trouble.append(f"not every armed point killed: {run.armed()}, but {kills}")
         evidence.trouble += trouble
+        evidence.released, evidence.abandoned = run.operator.released, run.operator.abandoned
         report = reconcile(evidence)
         result = Result(trial, report, passed, kills, time.monotonic() - began)
         if not report.ok and trial.keep_in is not None:

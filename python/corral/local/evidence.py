@@ -177,6 +177,8 @@ class Evidence:
     happenings: list[Happening] = field(default_factory=list)
     leftovers: Leftovers = field(default_factory=Leftovers)
     removed: list[str] = field(default_factory=list)  # source/entry id that the test itself removed
+    released: dict[str, int] = field(default_factory=dict)  # turn id -> by the operator, how often
+    abandoned: list[str] = field(default_factory=list)  # turn ids, by the operator
     quiet: bool = True  # everything came to rest within the bound
     trouble: list[str] = field(default_factory=list)  # what the harness itself found wrong
 

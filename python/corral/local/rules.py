@@ -267,9 +267,10 @@ def _allowed(case: Case, group: Group, row: TurnRow) -> set[str]:
         return {"completed", "reply_too_large"} | cancelled
     allowed = {OUTCOME_OF_ACTION[group.first.action]} | cancelled
     if case.runner_died_during(row):
-        allowed |= {"notify": {"interrupted"}, "resume": {"poisoned"}, "hold": {"abandoned"}}[
-            policy.on_interrupt
-        ]
+        given_up = {"notify": {"interrupted"}, "resume": {"poisoned"}}
+        allowed |= given_up.get(policy.on_interrupt, set())
+        if row.turn_id in case.evidence.abandoned:
+            allowed.add("abandoned")
     return allowed
 
 

@@ -1,5 +1,6 @@
 """The rules about runs, judged by the agents' own effect log, and about what is left at the end."""
 
+import signal
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ def starts_bounded(case: Case) -> Iterator[Violation]:
             continue
         policy = case.policy(row.source)
         most = policy.dispatch_attempts_max if policy.on_interrupt == "resume" else 1
+        if policy.on_interrupt == "hold":
+            most += case.evidence.released.get(turn_id, 0)
         if starts > most:
             yield Violation("started_again", (turn_id,), f"{starts} starts, at most {most} allowed")
         if starts > row.starts:
@@ -94,17 +97,15 @@ def in_order(case: Case) -> Iterator[Violation]:
     for run in runs_of(case):
         channels[run.row.source, run.row.channel or ""].append(run)
     for runs in channels.values():
-        started: set[str] = set()
-        for earlier, later in pairwise(runs):
-            started.add(earlier.row.turn_id)
-            ids = (earlier.row.turn_id, later.row.turn_id)
-            # A held turn that an operator releases starts again out of its order, by design.
-            again = later.row.turn_id in started
-            if again and case.policy(later.row.source).on_interrupt == "hold":
-                continue
+        # A held turn that an operator releases starts out of its order, by design.
+        ordered = [run for run in runs if run.row.turn_id not in case.evidence.released]
+        for earlier, later in pairwise(ordered):
             if entry_order(later.row.entry_id) < entry_order(earlier.row.entry_id):
+                ids = (earlier.row.turn_id, later.row.turn_id)
                 yield Violation("order", ids, "a later entry of the channel started first")
+        for earlier, later in pairwise(runs):
             if earlier.last_ms > later.start.at_ms:
+                ids = (earlier.row.turn_id, later.row.turn_id)
                 late_ms = earlier.last_ms - later.start.at_ms
                 message = f"the first still worked {late_ms:.0f} ms into the second"
                 yield Violation("overlap", ids, message)
@@ -160,13 +161,17 @@ def nothing_left(case: Case) -> Iterator[Violation]:
         yield Violation("ledger_fault", (), line)
 
 
+ENDED = (None, 0, -signal.SIGTERM)
+
+
 def processes_fine(case: Case) -> Iterator[Violation]:
     """No process ended by itself with an error, and each ended when it was asked to."""
     for happening in case.evidence.happenings:
         ids = (happening.process,)
         if happening.what == "overdue":
             yield Violation("process_failed", ids, "did not end when asked")
-        elif happening.what == "ended" and not happening.lethal and happening.code:
+        # A process that was asked to end while it still started had no handler yet: fine, too.
+        elif happening.what == "ended" and not happening.lethal and happening.code not in ENDED:
             yield Violation("process_failed", ids, f"exit status {happening.code}")
     for line in case.evidence.trouble:
         yield Violation("harness", (), line)
