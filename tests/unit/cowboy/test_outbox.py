@@ -241,6 +241,27 @@ def test_attempts_survive_a_crash() -> None:
     world.finish()
 
 
+@pytest.mark.parametrize("crash", [False, True])
+def test_answers_that_are_lost_again_and_again_add_nothing_twice(*, crash: bool) -> None:
+    world = stages.holding_world()
+    abandoned = stages.held(world)
+    answered = world.deliver(channel=b"blue")
+    world.talk()
+    world.abandon(abandoned)
+    world.tick()
+    world.end_run(answered)
+    for _ in range(4):
+        world.lose_answer()
+        if crash:
+            world.crash()
+        world.attach()
+        world.tick()
+    world.finish()
+    assert world.outcomes(answered) == [Outcome.COMPLETED]
+    assert world.outcomes(abandoned) == [Outcome.HELD, Outcome.ABANDONED]
+    assert len(world.redis.dead) == 1
+
+
 def test_the_marker_of_an_answer_that_was_refused_since_is_not_swept() -> None:
     world = World(outbox_attempts_max=3)
     entry = stages.running(world)
