@@ -23,6 +23,7 @@ from corral.cowboy.redisconn import Wire, connection_to
 from corral.cowboy.settings import CowboySettings
 from corral.local import wait
 from corral.local.deployment import DAEMON, RUNNER, Deployment, Options
+from corral.local.evidence import Effect
 from corral.local.ledger import copy_ledger, read_effects
 from tests.contract.streams import (
     AGENT,
@@ -32,6 +33,7 @@ from tests.contract.streams import (
     Answer,
     Backend,
     Streams,
+    each_completed,
     only_answer,
 )
 from tests.harness.armed import read_hits
@@ -48,6 +50,7 @@ __all__ = [
     "Backend",
     "Ended",
     "House",
+    "each_completed",
     "only_answer",
 ]
 
@@ -186,7 +189,9 @@ class House(Streams):
                 await process.wait()
         return Ended(process.returncode or 0, out.decode(), err.decode())
 
-    def settings(self, socket: Path | None = None) -> CowboySettings:
+    def settings(
+        self, socket: Path | None = None, metrics_dir: Path | None = None
+    ) -> CowboySettings:
         """The daemon's settings; `socket` stands in for the server's."""
         login = self.topology.login(f"agent-{AGENT}")
         return load(
@@ -197,13 +202,16 @@ class House(Streams):
             redis_url=f"unix://{socket or self.topology.redis_socket}",
             redis_password=login.password,
             redis_protocol=self.backend.protocol,
+            metrics_dir=metrics_dir,
         )
 
     @asynccontextmanager
-    async def inside(self, socket: Path | None = None) -> AsyncIterator[Daemon]:
+    async def inside(
+        self, socket: Path | None = None, *, metrics_dir: Path | None = None
+    ) -> AsyncIterator[Daemon]:
         """The daemon, in this process, once it serves its control socket."""
         # It reads its files before it serves, which blocks: a service may, a test's loop must not.
-        daemon = await asyncio.to_thread(lambda: Daemon(self.settings(socket), AGENT))
+        daemon = await asyncio.to_thread(lambda: Daemon(self.settings(socket, metrics_dir), AGENT))
         self._inside = asyncio.create_task(daemon.run())
         try:
             await self.until_async(self._serves, "the daemon to serve its control socket")
@@ -317,10 +325,13 @@ class House(Streams):
 
     # ------------------------------------------------------------ evidence
 
+    def effects(self) -> list[Effect]:
+        """What the demo agent's runs did, from their own log, in order."""
+        return read_effects(self.deployment.effects_file)
+
     def starts(self) -> list[str]:
-        """The turn ids of the demo agent's starts, from its own log, in order."""
-        effects = read_effects(self.deployment.effects_file)
-        return [effect.turn for effect in effects if effect.ev == "start"]
+        """The turn ids of the demo agent's starts, in order."""
+        return [effect.turn for effect in self.effects() if effect.ev == "start"]
 
     def ledger_rows(self, statement: str) -> list[tuple[Any, ...]]:
         """A query on a copy of the ledger: the daemon's own files are not touched."""

@@ -1,6 +1,6 @@
 """The Redis of one private deployment: what a test sends, breaks and looks at there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -183,3 +183,10 @@ def only_answer(found: Mapping[str, list[Answer]], entry: str) -> Answer:
     answers = found.get(entry, [])
     assert len(answers) == 1, f"{entry}: {answers}"
     return answers[0]
+
+
+def each_completed(found: Mapping[str, list[Answer]], entries: Iterable[str]) -> None:
+    """Whether each entry has one answer, and that is the agent's."""
+    for entry in entries:
+        answer = only_answer(found, entry)
+        assert (answer.outcome, answer.slot) == ("completed", "reply"), entry

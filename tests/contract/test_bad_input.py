@@ -7,7 +7,7 @@ import pytest
 
 from corral.local.agent import prompt_for
 from corral.local.deployment import RUNNER
-from tests.contract.kit import CAT, Answer, Backend, House, only_answer
+from tests.contract.kit import CAT, Answer, Backend, House, each_completed, only_answer
 
 MIB = 1 << 20
 Entry = Mapping[bytes, bytes]
@@ -91,8 +91,7 @@ async def test_bad_entries_are_answered_and_so_is_each_neighbour(
             found = await house.by_entry(source)
             for entry, name, expected in bad:
                 judge(name, found.get(entry, []), expected, source)
-            for entry in neighbours:
-                assert only_answer(found, entry).outcome == "completed"
+            each_completed(found, neighbours)
             in_order = [entry for entry in found if entry in set(neighbours)]
             assert in_order == neighbours
             state = await house.source(source)
@@ -155,8 +154,7 @@ async def test_a_long_turn_holds_up_no_other_channel(backend: Backend) -> None:
             behind = await house.send("a2a", "behind it", channel="slow")
             others = [await house.send("a2a", f"{n}", channel=f"c{n % 3}") for n in range(9)]
             found = await house.until_answered("a2a", others)
-            for entry in others:
-                assert only_answer(found, entry).outcome == "completed"
+            each_completed(found, others)
             assert not {hanging, behind} & set(found)
             cancel = await house.send("a2a", kind="cancel", cancels=hanging)
             found = await house.until_answered("a2a", [hanging, behind, cancel])
@@ -179,8 +177,7 @@ async def test_a_flooded_channel_holds_up_no_other_and_keeps_its_order(backend: 
         async with house.inside():
             found = await house.until_answered("a2a", others)
             assert len(set(found) & set(flood)) < len(flood) // 2  # they did not wait for it
-            for entry in others:
-                assert only_answer(found, entry).outcome == "completed"
+            each_completed(found, others)
             later = await house.send("a2a", "later", channel="c1")  # nor did this one
             found = await house.until_answered("a2a", [later])
             assert len(set(found) & set(flood)) < len(flood)

@@ -14,25 +14,20 @@ from corral.cowboy.redisconn import Refused, Unreachable, Wire
 from corral.cowboy.session import BLOCK_MARGIN_S
 from corral.cowboy.transport import Reader, claimed_of, entries_of
 from corral.local.deployment import REDIS, RUNNER
+from corral.local.topology import load_rendered
 from corral.local.wait import until_true
 from tests.contract.conftest import AtPoint
-from tests.contract.kit import GHOST, Backend, House, only_answer
+from tests.contract.kit import GHOST, Backend, House, each_completed, only_answer
 
 INBOX = "scout:echo:inbox"
 LONG_AGO_MS = 3_600_000
 
 
 def sources_text(**changes: object) -> str:
-    """A `sources.json` with one source."""
-    source = {
-        "stream": INBOX, "outbox": "scout:echo:outbox", "group": "cowboy",
-        "consumer": "harness-echo", "reclaim_idle_ms": 600_000, "read_count": 10,
-        "ack": "dispatch", "on_interrupt": "notify", "runner": {"kind": "echo"}, **changes,
-    }  # fmt: skip
-    return json.dumps({"version": 1, "agent": "scout", "sources": {"echo": source}})
-
-
-# ------------------------------------------------------------------------------------------ F01
+    """The demo's `sources.json` with changes to one source."""
+    sources = load_rendered()["agents"]["scout"]["sources_json"]
+    sources["sources"]["echo"] |= changes
+    return json.dumps(sources)
 
 
 async def test_f01_a_refused_acknowledgement_is_retried_then_forgotten(backend: Backend) -> None:
@@ -98,14 +93,11 @@ async def test_f01_a_count_below_the_entries_is_an_anomaly(
         assert (await house.counters("echo"))["ack_short"] == 1
 
 
-# ------------------------------------------------------------------------------------------ F02
-
-
 async def test_f02_a_scan_reaches_old_entries_behind_young_ones(backend: Backend) -> None:
     changes = {"echo": {"reclaim_idle_ms": 20_000}}
     async with House(backend, only=("echo",), changes=changes) as house:
         entries = await house.make_pending("echo", 150)
-        young, old = entries[:100], entries[100:]
+        old = entries[100:]  # and a hundred young ones before them
         await house.claim_for(GHOST, "echo", old, idle_ms=LONG_AGO_MS)
         # The control: a scan that restarts sees the young ones alone, again and again.
         for _ in range(3):
@@ -118,12 +110,29 @@ async def test_f02_a_scan_reaches_old_entries_behind_young_ones(backend: Backend
             found = await house.by_entry("echo")
             assert sorted(found) == sorted(old)  # nobody took what is not idle for long enough
 
-            # Nobody comes back for the young ones either, and they grow old.
-            await house.claim_for(GHOST, "echo", young, idle_ms=LONG_AGO_MS)
+
+async def test_f02_own_entries_are_reached_young_and_old(backend: Backend) -> None:
+    async with House(backend, only=("echo",)) as house:
+        entries = await house.make_pending("echo", 150, "harness-echo")
+        await house.claim_for("harness-echo", "echo", entries[100:], idle_ms=LONG_AGO_MS)
+        async with house.inside():
             found = await house.until_answered("echo", entries)
-            for entry in entries:
-                assert only_answer(found, entry).outcome == "completed"
+            each_completed(found, entries)
             await house.until_quiet("echo")
+
+
+async def test_f02_young_entries_of_another_consumer_are_reached_once_they_are_old(
+    backend: Backend,
+) -> None:
+    changes = {"echo": {"reclaim_idle_ms": 5_000}}
+    async with House(backend, only=("echo",), changes=changes) as house:
+        young = await house.make_pending("echo", 5)
+        async with house.inside():
+            newer = await house.send("echo", "newer, and answered first")
+            await house.until_answered("echo", [newer])
+            await house.claim_for(GHOST, "echo", young, idle_ms=LONG_AGO_MS)
+            found = await house.until_answered("echo", young)
+            each_completed(found, young)
 
 
 async def test_f02_the_cursor_is_carried_and_not_moved_by_a_failure(backend: Backend) -> None:
@@ -147,9 +156,6 @@ async def test_f02_the_cursor_is_carried_and_not_moved_by_a_failure(backend: Bac
                 claimed, _ = await reader.poll(0)
                 taken += [entry.entry for entry in claimed.entries]
             assert taken == [pack_id(entry.encode()) for entry in entries[100:]]
-
-
-# ------------------------------------------------------------------------------------------ F03
 
 
 @pytest.mark.parametrize("consumer", ["harness-a2a", GHOST])
@@ -189,12 +195,8 @@ async def test_f03_a_deleted_entry_that_waits_for_its_channel_gets_a_notice(
             await house.start(RUNNER)
             found = await house.until_answered("a2a", entries)
             assert only_answer(found, entries[4]).outcome == "payload_lost"
-            for entry in entries[:4] + entries[5:]:
-                assert only_answer(found, entry).outcome == "completed"
+            each_completed(found, entries[:4] + entries[5:])
             await house.until_quiet("a2a")
-
-
-# ------------------------------------------------------------------------------------------ F04
 
 
 @pytest.mark.parametrize("loss", ["FLUSHALL", "DEL", "DESTROY"])
@@ -210,13 +212,12 @@ async def test_f04_a_lost_stream_or_group_is_made_again(
         polls = await house.calls("evalsha")
         capfd.readouterr()
 
-        match loss:
-            case "FLUSHALL":
-                await house.admin("FLUSHALL")
-            case "DEL":
-                await house.admin("DEL", INBOX)
-            case "DESTROY":
-                await house.admin("XGROUP", "DESTROY", INBOX, "cowboy")
+        commands = {
+            "FLUSHALL": ("FLUSHALL",),
+            "DEL": ("DEL", INBOX),
+            "DESTROY": ("XGROUP", "DESTROY", INBOX, "cowboy"),
+        }
+        await house.admin(*commands[loss])
 
         async def again() -> bool:
             return bool(await house.admin("EXISTS", INBOX)) and await house.has_group("echo")
@@ -262,9 +263,6 @@ async def test_f04_a_group_that_cannot_be_made_again_is_tried_with_back_off(
         await house.until_answered("echo", [second])
 
 
-# ------------------------------------------------------------------------------------------ F05
-
-
 async def test_f05_a_stopped_server_shows_and_work_goes_on_afterwards(backend: Backend) -> None:
     async with House(backend, only=("echo",)) as house, house.inside():
         first = await house.send("echo", "before")
@@ -283,9 +281,6 @@ async def test_f05_a_stopped_server_shows_and_work_goes_on_afterwards(backend: B
         only_answer(found, first)
         only_answer(found, second)
         assert (await house.until_state("echo", "running"))["healthy"]
-
-
-# ------------------------------------------------------------------------------------------ F06
 
 
 class Refusing(Wire):
@@ -340,9 +335,6 @@ async def test_f06_an_idle_read_outlives_many_block_times(backend: Backend) -> N
         stats = await house.admin("INFO", "stats")
         assert stats["total_connections_received"] == connections
         assert (await house.source("echo"))["healthy"]
-
-
-# ------------------------------------------------------------------------------------------ F07
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ import pytest
 from corral.local.agent import answer as agent_answer
 from corral.local.agent import prompt_for
 from corral.local.deployment import DAEMON, RUNNER
-from tests.contract.kit import AGENT, Backend, House, only_answer
+from tests.contract.kit import AGENT, PAIRS, Backend, House, each_completed, only_answer
 from tests.harness.armed import read_hits
 
 OUTBOX = "scout:a2a:outbox"
+ATTEMPTS_MAX = 4
+PROMPT = prompt_for(b"while it refuses")
 
 
 # ------------------------------------------------------------------------------------------ F08
@@ -41,56 +43,57 @@ async def refusals(house: House) -> int:
 
 @pytest.mark.parametrize("how", ["wrong type", "no right"])
 async def test_f08_an_outbox_that_always_refuses(backend: Backend, how: str) -> None:
-    attempts_max = 4
-    changes = {"a2a": {"outbox_attempts_max": attempts_max}}
+    changes = {"a2a": {"outbox_attempts_max": ATTEMPTS_MAX}}
     async with House(backend, only=("a2a",), changes=changes) as house:
-        await house.start()
-        first = await house.send("a2a", "while it takes answers")
-        await house.until_answered("a2a", [first])
-        assert await refusals(house) == 0
-        await refuse(house, how)
-        prompt = prompt_for(b"while it refuses")
-        second = await house.send("a2a", prompt, sender="bob", channel="c")
-
-        # Killed between two attempts: what was counted stays counted.
-        await house.until_async(lambda: refused_at_least(house, 2), "two refusals")
-        await house.slay(DAEMON)
-        await house.start(DAEMON)
-
-        async def dead() -> bool:
-            return len(await house.dead("a2a")) == 1
-
-        await house.until_async(dead, "a dead letter")
-        (letter,) = await house.dead("a2a")
-        turn_id = f"{AGENT}.a2a.1.{second}"
-        assert letter[b"content"] == prompt
-        assert letter[b"reply"] == agent_answer(prompt, turn_id)
-        assert (letter[b"outcome"], letter[b"turn_id"]) == (b"outbox_refused", turn_id.encode())
-        assert (letter[b"sender"], letter[b"channel"]) == (b"bob", b"c")
-        state = await house.source("a2a")
-        assert "outbox_refused" in [event["kind"] for event in state["events"]]
-        assert state["oldest_unanswered"]["turn_id"] == turn_id  # its sender knows nothing yet
-        if how == "wrong type":
-            await allow(house, how)
-            found = await house.until_answered("a2a", [second])
-            assert only_answer(found, second).outcome == "outbox_refused"
-            assert attempts_max <= await refusals(house) <= 2 * attempts_max
-        else:
-
-            async def given_up() -> bool:
-                return "notice_undelivered" in await house.events("a2a")
-
-            await house.until_async(given_up, "the notice to be given up")
-            # One more where the kill fell into an attempt; from the start again it were six more.
-            assert 2 * attempts_max <= await refusals(house) <= 2 * attempts_max + 1
-            await allow(house, how)
-        third = await house.send("a2a", "afterwards", channel="c")
-        found = await house.until_answered("a2a", [third])
-        assert only_answer(found, third).outcome == "completed"
-        await house.until_quiet("a2a")
-        assert (await house.counters("a2a"))["dead"] == 1
-        assert len(await house.dead("a2a")) == 1
+        await house.start(RUNNER)
+        async with house.inside():
+            first = await house.send("a2a", "while it takes answers")
+            await house.until_answered("a2a", [first])
+            assert await refusals(house) == 0
+            await refuse(house, how)
+            second = await house.send("a2a", PROMPT, sender="bob", channel="c")
+            await house.until_async(lambda: refused_at_least(house, 2), "two refusals")
+        async with house.inside():  # what was counted stays counted
+            await given_up(house, how, second)
+            third = await house.send("a2a", "afterwards", channel="c")
+            found = await house.until_answered("a2a", [third])
+            assert only_answer(found, third).outcome == "completed"
+            await house.until_quiet("a2a")
+            assert (await house.counters("a2a"))["dead"] == 1
+            assert len(await house.dead("a2a")) == 1
         assert [turn.rpartition(".")[2] for turn in house.starts()] == [first, second, third]
+
+
+async def given_up(house: House, how: str, entry: str) -> None:
+    """The dead letter, what the operator sees, and what becomes of the notice."""
+
+    async def dead() -> bool:
+        return len(await house.dead("a2a")) == 1
+
+    await house.until_async(dead, "a dead letter")
+    (letter,) = await house.dead("a2a")
+    turn_id = f"{AGENT}.a2a.1.{entry}"
+    assert letter[b"content"] == PROMPT
+    assert letter[b"reply"] == agent_answer(PROMPT, turn_id)
+    assert (letter[b"outcome"], letter[b"turn_id"]) == (b"outbox_refused", turn_id.encode())
+    assert (letter[b"sender"], letter[b"channel"]) == (b"bob", b"c")
+    state = await house.source("a2a")
+    assert "outbox_refused" in [event["kind"] for event in state["events"]]
+    assert state["oldest_unanswered"]["turn_id"] == turn_id  # its sender knows nothing yet
+    if how == "wrong type":
+        await allow(house, how)
+        found = await house.until_answered("a2a", [entry])
+        assert only_answer(found, entry).outcome == "outbox_refused"
+        assert ATTEMPTS_MAX <= await refusals(house) <= 2 * ATTEMPTS_MAX
+    else:
+
+        async def undelivered() -> bool:
+            return "notice_undelivered" in await house.events("a2a")
+
+        await house.until_async(undelivered, "the notice to be given up")
+        # One more where the end fell into an attempt; from the start again it were six more.
+        assert 2 * ATTEMPTS_MAX <= await refusals(house) <= 2 * ATTEMPTS_MAX + 1
+        await allow(house, how)
 
 
 async def refused_at_least(house: House, count: int) -> bool:
@@ -102,17 +105,15 @@ async def refused_at_least(house: House, count: int) -> bool:
 
 async def test_f09_read_and_killed_before_anything_was_recorded(backend: Backend) -> None:
     arms = {DAEMON: {0: ("cowboy.read.done:1",)}}
-    async with House(backend, only=("a2a",), arms=arms) as house:
-        entries = [await house.send("a2a", f"{n}", channel=f"c{n}") for n in range(3)]
-        await house.start()
-        found = await house.until_answered("a2a", entries)
-        for entry in entries:
-            assert only_answer(found, entry).outcome == "completed"
-        await house.until_quiet("a2a")
+    async with House(backend, only=("echo",), arms=arms) as house:
+        entries = [await house.send("echo", f"{n}", channel=f"c{n}") for n in range(3)]
+        await house.start(DAEMON)
+        found = await house.until_answered("echo", entries)
+        each_completed(found, entries)
+        await house.until_quiet("echo")
         passed, kills = read_hits(house.base / "hits")
         assert [point for point, _ in kills] == ["cowboy.read.done"]
         assert "cowboy.drain.page" in passed  # the second process found them pending
-        assert sorted(turn.rpartition(".")[2] for turn in house.starts()) == entries
 
 
 # ------------------------------------------------------------------------------------------ F10
@@ -123,26 +124,25 @@ async def test_f10_a_claim_time_shorter_than_a_turn_starts_no_second_run(
 ) -> None:
     changes = {"chat": {"reclaim_idle_ms": 100, "block_ms": 50}}
     async with House(backend, only=("chat",), changes=changes) as house:
-        await house.start()
-        await house.until_state("chat", "running")
-        slow = await house.send("chat", prompt_for(b"slow", work_s=2.0), channel="c")
+        await house.start(RUNNER)
 
         async def claimed_again() -> bool:
             return max(await house.deliveries("chat"), default=0) >= 4
 
-        await house.until_async(claimed_again, "the entry to be claimed again and again")
-        assert len(house.starts()) == 1
-        assert await house.outbox("chat") == []
-        # Another process of the daemon knows it from the ledger.
-        await house.slay(DAEMON)
-        await house.start(DAEMON)
-        found = await house.until_answered("chat", [slow])
-        assert only_answer(found, slow).outcome == "completed"
-        await house.until_quiet("chat")
-        quick = await house.send("chat", "quick", channel="c")  # the control: the source lives
-        await house.until_answered("chat", [quick])
-        assert [turn.rpartition(".")[2] for turn in house.starts()] == [slow, quick]
-        assert (await house.counters("chat"))["starts"] == 2
+        async with house.inside():
+            await house.until_state("chat", "running")
+            slow = await house.send("chat", prompt_for(b"slow", work_s=2.0), channel="c")
+            await house.until_async(claimed_again, "the entry to be claimed again and again")
+            assert len(house.starts()) == 1
+            assert await house.outbox("chat") == []
+        async with house.inside():  # another life of the daemon knows it from the ledger
+            found = await house.until_answered("chat", [slow])
+            assert only_answer(found, slow).outcome == "completed"
+            await house.until_quiet("chat")
+            quick = await house.send("chat", "quick", channel="c")  # the control: it lives
+            await house.until_answered("chat", [quick])
+            assert [turn.rpartition(".")[2] for turn in house.starts()] == [slow, quick]
+            assert (await house.counters("chat"))["starts"] == 2
 
 
 # ------------------------------------------------------------------------------------------ F11
@@ -197,7 +197,12 @@ async def test_f12_a_repeated_message_is_answered_once(backend: Backend) -> None
 # ------------------------------------------------------------------------------------------ F13
 
 
-@pytest.mark.parametrize("point", ["cowboy.received.committed", "cowboy.prepare.sent"])
+@pytest.mark.parametrize(
+    ("backend", "point"),
+    list(zip(PAIRS, ("cowboy.received.committed", "cowboy.prepare.sent"), strict=True)),
+    ids=str,
+    indirect=["backend"],
+)
 async def test_f13_a_message_that_was_seen_and_not_started_is_not_swallowed(
     backend: Backend, point: str
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 from corral.local.agent import prompt_for
 from corral.local.deployment import DAEMON, RUNNER, plain_launch
 from corral.local.ledger import copy_ledger
-from tests.contract.kit import AGENT, TIMEOUT_S, Answer, Backend, House, only_answer
+from tests.contract.kit import AGENT, TIMEOUT_S, Backend, House, each_completed
 
 DISK_BYTES = 16 << 20
 # Mounts a small disk over the state directory, for this process alone, then becomes the daemon.
@@ -158,8 +158,7 @@ async def test_a_full_disk_stops_work_and_loses_nothing(backend: Backend, limit:
         await send(1)
         for source, entries in sent.items():
             found = await house.until_answered(source, entries, timeout_s=40)
-            for entry in entries:
-                assert only_answer(found, entry).outcome == "completed"
+            each_completed(found, entries)
             await house.until_quiet(source)
             assert (await house.until_state(source, "running"))["healthy"]
         starts = [turn.rpartition(".")[2] for turn in house.starts()]
@@ -198,11 +197,6 @@ async def roomy(house: House) -> None:
     await house.admin("CONFIG", "SET", "maxmemory", "256mb")
 
 
-def all_once(found: dict[str, list[Answer]], entries: Iterable[str]) -> None:
-    for entry in entries:
-        assert only_answer(found, entry).outcome == "completed"
-
-
 @pytest.mark.parametrize("source", ["a2a", "chat"])
 async def test_a_full_redis_stops_work_and_loses_nothing(
     every_backend: Backend, source: str
@@ -236,7 +230,7 @@ async def test_a_full_redis_stops_work_and_loses_nothing(
             state = await house.until_state(source, "redis_full")
             assert not state["healthy"]
             await roomy(house)
-            all_once(await house.until_answered(source, entries), entries)
+            each_completed(await house.until_answered(source, entries), entries)
             await house.until_quiet(source)
             state = await house.until_state(source, "running")
             assert (state["healthy"], state["events"]) == (True, [])
@@ -254,13 +248,13 @@ async def test_a_full_redis_recovers_without_a_restart(backend: Backend) -> None
             await full(house)
             await roomy(house)
             for source, ids in entries.items():
-                all_once(await house.until_answered(source, ids), ids)
+                each_completed(await house.until_answered(source, ids), ids)
             await full(house)
             with pytest.raises(Exception, match="maxmemory"):
                 await house.send("echo", "refused: its producer knows")
             await roomy(house)
             for source, ids in entries.items():
                 after = await house.send(source, "after")
-                all_once(await house.until_answered(source, [*ids, after]), [*ids, after])
+                each_completed(await house.until_answered(source, [*ids, after]), [*ids, after])
                 await house.until_quiet(source)
                 assert await house.events(source) == []

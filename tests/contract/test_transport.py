@@ -27,7 +27,7 @@ from corral.cowboy.transport import (
     Settler,
 )
 from corral.local.deployment import REDIS
-from tests.contract.kit import TIMEOUT_S, Backend, House, only_answer
+from tests.contract.kit import TIMEOUT_S, Backend, House, each_completed, only_answer
 from tests.contract.proxy import Cut, Proxy
 
 UUID = "11111111-2222-3333-4444-555555555555"
@@ -228,8 +228,7 @@ async def test_whatever_is_cut_each_message_is_answered_once(backend: Backend, a
                 await house.until_answered("echo", entries)
         await house.until_quiet("echo")
         found = await house.by_entry("echo")
-        for entry in entries:
-            assert only_answer(found, entry).outcome == "completed"
+        each_completed(found, entries)
         assert proxy.cuts == 2 * len(cuts)
         assert (await house.until_state("echo", "running"))["events"] == []
 

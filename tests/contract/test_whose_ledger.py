@@ -15,7 +15,7 @@ from corral.cowboy.daemon import Daemon
 from corral.cowboy.settings import CowboySettings
 from corral.local.agent import prompt_for
 from corral.local.deployment import DAEMON, RUNNER
-from tests.contract.kit import AGENT, Backend, House, only_answer
+from tests.contract.kit import AGENT, Backend, House, each_completed, only_answer
 
 
 @asynccontextmanager
@@ -67,8 +67,8 @@ def move_state(house: House, name: str) -> Path:
 # ------------------------------------------------------------------------------ two daemons
 
 
-async def test_a_second_daemon_of_one_ledger_is_refused(backend: Backend) -> None:
-    async with House(backend, only=("echo",)) as house:
+async def test_a_second_daemon_of_one_ledger_is_refused(one_backend: Backend) -> None:
+    async with House(one_backend, only=("echo",)) as house:
         async with house.inside():
             first = await house.send("echo", "one")
             await house.until_answered("echo", [first])
@@ -138,21 +138,13 @@ async def test_a_lost_ledger_blocks_until_it_is_adopted(backend: Backend) -> Non
             assert (state["healthy"], "cowboy adopt" in state["reason"]) == (False, True)
             assert await house.deployment.state_of("a2a") == (0, 1, 0)  # it took nothing
 
-            asked = await house.cowboy("adopt", AGENT)  # nobody is there to be asked
-            assert asked.status == 64
-            assert "--yes" in asked.err
-            assert "starts the agent again" in asked.err or "may start" in asked.err
-            assert (await house.source("a2a"))["state"] == "blocked"
-
-            adopted = await house.cowboy("adopt", AGENT, "--yes", "--json")
-            assert adopted.status == 0
-            assert set(adopted.json()["adopted"]) == {"a2a", "echo"}
-            assert adopted.json()["states"] == {"a2a": "running", "echo": "running"}
+            adopted = await house.ask("adopt")
+            assert set(adopted["adopted"]) == {"a2a", "echo"}
+            assert adopted["states"] == {"a2a": "running", "echo": "running"}
             found = await house.until_answered("a2a", [waiting])
             assert only_answer(found, waiting).outcome == "completed"
             assert "adopted" in await house.events("a2a")
-            again = await house.cowboy("adopt", AGENT, "--yes")
-            assert (again.status, "nothing to adopt" in again.out) == (0, True)
+            assert (await house.ask("adopt"))["adopted"] == []
         async with house.inside():  # and it stays adopted
             assert (await house.until_state("a2a", "running"))["healthy"]
         await asyncio.to_thread(move_state, house, "adopted")
@@ -160,6 +152,22 @@ async def test_a_lost_ledger_blocks_until_it_is_adopted(backend: Backend) -> Non
         async with house.inside():  # the former one is foreign now
             await house.until_state("a2a", "blocked")
         assert [turn.rpartition(".")[2] for turn in house.starts()] == [first, waiting]
+
+
+async def test_the_adopt_command_explains_and_asks(one_backend: Backend) -> None:
+    async with House(one_backend, only=("echo",)) as house:
+        async with house.inside():
+            await house.until_state("echo", "running")
+        await asyncio.to_thread(move_state, house, "lost")
+        async with house.inside():
+            await house.until_state("echo", "blocked")
+            asked = await house.cowboy("adopt", AGENT)  # nobody is there to be asked
+            assert (asked.status, "--yes" in asked.err) == (64, True)
+            assert "starts the agent again" in asked.err  # what it can lead to
+            assert (await house.source("echo"))["state"] == "blocked"
+            adopted = await house.cowboy("adopt", AGENT, "--yes")
+            assert (adopted.status, "running" in adopted.out) == (0, True)
+            assert (await house.until_state("echo", "running"))["healthy"]
 
 
 async def test_an_older_copy_is_blocked_and_starts_nothing(backend: Backend) -> None:
@@ -219,8 +227,7 @@ async def test_an_emptied_redis_answers_what_was_open_and_what_comes(backend: Ba
         await house.admin("FLUSHALL")
         after = await house.send("a2a", "after", channel="d")
         found = await house.until_answered("a2a", [running, *queued, *parked, after])
-        for entry in [running, *queued, after]:
-            assert only_answer(found, entry).outcome == "completed"
+        each_completed(found, [running, *queued, after])
         for entry in parked:  # their content was in Redis alone
             assert only_answer(found, entry).outcome == "payload_lost"
         assert only_answer(found, after).turn_id == f"{AGENT}.a2a.2.{after}"
@@ -255,8 +262,7 @@ async def test_a_lost_group_starts_nothing_again(backend: Backend) -> None:
                 after = await house.send(source, "after", channel="c")
                 entries = [*done[source], entry, after]
                 found = await house.until_answered(source, entries)
-                for one in entries:
-                    assert only_answer(found, one).outcome == "completed"
+                each_completed(found, entries)
                 await house.until_quiet(source)
                 assert (await house.source(source))["incarnation"] == 1
             assert len(house.starts()) == len(set(house.starts())) == 10
