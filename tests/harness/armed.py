@@ -23,10 +23,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-
-from blockbuster import BlockBuster
+from typing import TYPE_CHECKING
 
 from corral.core import crashpoints
+
+if TYPE_CHECKING:
+    from blockbuster import BlockBuster
 
 SELF = "self"
 GONE_TIMEOUT_S = 10.0
@@ -182,6 +184,8 @@ def main(argv: Sequence[str], cli: Callable[[], object] | None = None) -> None:
         for name in options.plant:
             plants.plant(name)
     if options.blockbuster:
+        from blockbuster import BlockBuster
+
         trap.detector = BlockBuster("corral", excluded_modules=["corral.local"])
         trap.detector.activate()
     sys.argv = ["cowboy", *rest]

@@ -89,7 +89,9 @@ def trials(options: argparse.Namespace, first: int, points: Sequence[str]) -> It
             protocol=options.protocol,
             servers=servers,
         )
-        yield replace(trial, rendered=rendered, keep_in=options.keep)
+        yield replace(
+            trial, rendered=rendered, keep_in=options.keep, forked=not options.from_nothing
+        )
 
 
 class Progress:
@@ -174,6 +176,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=default_jobs(), metavar="J")
     parser.add_argument("--server", choices=["redis", "valkey"])
     parser.add_argument("--protocol", type=int, choices=[2, 3])
+    parser.add_argument(
+        "--from-nothing",
+        action="store_true",
+        help="start each process from nothing, not from one that has imported its libraries",
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--keep", type=Path, default=KEEP_IN, help="where failed seeds are kept")
     parser.add_argument("--topology", type=Path, help="a rendered topology; default: the demo's")

@@ -55,6 +55,7 @@ class Operator:
             self.abandoned.append(seen.turn_id)
         else:
             return
+        self.deployment.board.expect_again(seen)
 
         async def said() -> bool:
             """Answered, with whatever word: a refusal means that it is not held (any more)."""

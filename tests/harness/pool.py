@@ -9,8 +9,8 @@ from tests.harness.trial import Result, Trial, run_blocking
 
 
 def default_jobs() -> int:
-    """Trials wait more than they work: a little more than one for each processor."""
-    return max(2, (len(os.sched_getaffinity(0)) * 3 + 1) // 2)
+    """Trials wait more than they work: two for each processor."""
+    return 2 * len(os.sched_getaffinity(0))
 
 
 class Pool:

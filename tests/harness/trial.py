@@ -24,6 +24,7 @@ from corral.local.workload import send_all
 from tests.contract.proxy import Cut, Proxy
 from tests.harness.armed import read_hits
 from tests.harness.operator import Operator
+from tests.harness.zygote import zygote
 
 QUIET_TIMEOUT_S = 25.0
 HIT_TIMEOUT_S = 20.0
@@ -75,6 +76,7 @@ class Trial:
     blockbuster: bool = False
     rendered: Rendered | None = None
     quiet_timeout_s: float = QUIET_TIMEOUT_S
+    forked: bool = True  # services are forked from a zygote; else started from nothing
     keep_in: Path | None = None  # where a failed trial keeps its folder
 
 
@@ -226,6 +228,11 @@ async def run_trial(trial: Trial) -> Result:
     )
     async with Deployment(options) as deployment, AsyncExitStack() as stack:
         run = Run(trial, deployment)
+        if trial.forked:
+            forks = zygote()
+            forks.attach()
+            stack.callback(forks.detach)
+            deployment.supervisor.spawner = forks.spawn
         if trial.cuts:
             proxy = Proxy(deployment.topology.redis_socket, deployment.base / PROXY_SOCKET)
             run.proxy = await stack.enter_async_context(proxy)

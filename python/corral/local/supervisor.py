@@ -9,10 +9,11 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from corral.core.errors import UnavailableError
 from corral.local import wait
@@ -24,6 +25,23 @@ QUICK_DEATH_S = 1.0
 STOP_TIMEOUT_S = 15.0
 LAST_WORDS_S = 1.0
 
+
+class Child(Protocol):
+    """A running program, as `asyncio.subprocess.Process` is one."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    async def wait(self) -> int: ...
+
+
+# Starts a command line with environment, directory and log file; None to have it started as usual.
+Spawner = Callable[
+    [Sequence[str], Mapping[str, str], Path, Path], Coroutine[None, None, Child | None]
+]
 CommandLine = Callable[[int], Sequence[str]]  # by the number of the start, from 0
 
 
@@ -63,7 +81,7 @@ class Service:
     environment: Mapping[str, str]
     directory: Path
     ready: Callable[[], Awaitable[bool]] | None = None
-    process: asyncio.subprocess.Process | None = None
+    process: Child | None = None
     pidfd: int = -1
     keeper: asyncio.Task[None] | None = None
     starts: int = 0
@@ -87,6 +105,7 @@ class Supervisor:
         self.services: dict[str, Service] = {}
         self.timeline: list[Event] = []
         self.in_flight = in_flight
+        self.spawner: Spawner | None = None
 
     def add(self, service: Service) -> None:
         """Makes a service known; `start` runs it."""
@@ -137,20 +156,16 @@ class Supervisor:
             if service.wanted:
                 await wait.at(time.monotonic() + pause_s)
 
-    async def _spawn(self, service: Service) -> asyncio.subprocess.Process:
+    async def _spawn(self, service: Service) -> Child:
         argv = list(service.command(service.starts))
         service.starts += 1
         service.paused = False
-        with self.log_file(service.name).open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                *tethered(argv),
-                cwd=service.directory,
-                env=dict(service.environment),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        process: Child | None = None
+        if self.spawner is not None:
+            log_file = self.log_file(service.name)
+            process = await self.spawner(argv, service.environment, service.directory, log_file)
+        if process is None:
+            process = await self._execute(argv, service)
         service.process = process
         with suppress(ProcessLookupError):
             service.pidfd = os.pidfd_open(process.pid)
@@ -160,6 +175,18 @@ class Supervisor:
         scratch.replace(pid_file)
         self.record(service.name, "started", pid=process.pid)
         return process
+
+    async def _execute(self, argv: Sequence[str], service: Service) -> Child:
+        with self.log_file(service.name).open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *tethered(list(argv)),
+                cwd=service.directory,
+                env=dict(service.environment),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     # ------------------------------------------------------------ faults
 

@@ -60,6 +60,16 @@ class Board:
         self.waiting.pop((seen.source, seen.in_reply_to), None)
         return True
 
+    def expect_again(self, held: Seen) -> None:
+        """An operator decides about a held turn: its sender will hear of it once more."""
+        later = any(
+            seen.turn_id == held.turn_id and seen.added_ms >= held.added_ms and seen is not held
+            for seen in self.seen.values()
+        )
+        for sent in self.sent:
+            if not later and (sent.source, sent.entry_id) == (held.source, held.in_reply_to):
+                self.waiting[sent.source, sent.entry_id] = sent
+
     def held(self, source: str) -> int:
         """Turns of a source whose sender knows that they are held, and nothing newer."""
         last = {
