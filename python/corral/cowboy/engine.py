@@ -111,7 +111,8 @@ class Engine:
         book = self.machine.book
         for turn in book.busy.values():
             book.orders.query.append((turn.id, turn.attempt))
-        book.orders.forget += book.ended_runs
+        ended = (t for t in book.open.values() if t.attempt and t.state is not State.DISPATCHED)
+        book.orders.forget += [*book.ended_runs, *((turn.id, turn.attempt) for turn in ended)]
         book.ended_runs.clear()
 
     def runner_lost(self) -> None:

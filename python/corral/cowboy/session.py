@@ -210,7 +210,14 @@ class Session:
     def _take(self, entries: list[Entry]) -> None:
         engine = self._engine
         engine.offered += len(entries)
-        engine.post(lambda: engine.intake.offer(entries, engine.ledger))
+        incarnation = engine.intake.incarnation
+
+        def offer() -> None:
+            # What was read from a stream that is gone must not count as of the new one.
+            if engine.intake.incarnation == incarnation:
+                engine.intake.offer(entries, engine.ledger)
+
+        engine.post(offer)
 
     async def _ticked(self) -> None:
         """Wait while the ticks are behind with what was read."""
