@@ -58,10 +58,13 @@ class Operator:
         self.deployment.board.expect_again(seen)
 
         async def said() -> bool:
-            """Answered, with whatever word: a refusal means that it is not held (any more)."""
+            """Done, or too late: a notice is out a little before the ledger says `held`."""
             with suppress(OSError, ValueError, TimeoutError, UnavailableError):
-                answer = await self.deployment.control({"op": decision, "turn_id": seen.turn_id})
-                return bool(answer["ok"]) or "not at work yet" not in answer["error"]["message"]
+                asked = {"turn_id": seen.turn_id}
+                if (await self.deployment.control({"op": decision, **asked}))["ok"]:
+                    return True
+                answer = await self.deployment.control({"op": "turn", **asked})
+                return bool(answer["ok"]) and answer["turn"]["state"] not in {"held", "replying"}
             return False
 
         with suppress(wait.WaitTimeoutError):
