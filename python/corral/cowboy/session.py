@@ -66,6 +66,10 @@ class Session:
                 self._down("redis_full" if full else "disconnected", group)
             except* CorralError as group:
                 self._down("disconnected", group)
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                # A task group that fails while it is cancelled raises its failure alone.
+                raise asyncio.CancelledError
             self._retry.clear()
             try:
                 async with asyncio.timeout(pause or backoff.next_s()):
