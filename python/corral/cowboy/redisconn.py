@@ -35,7 +35,7 @@ Reply = Any
 
 # Answers that say "not now": the same command may succeed later, so they spend no attempt.
 _LATER = ("LOADING", "BUSY ", "MASTERDOWN", "MISCONF", "READONLY", "CLUSTERDOWN", "TRYAGAIN",
-          "NOREPLICAS", "FAILOVER")  # fmt: skip
+          "NOREPLICAS", "FAILOVER", "UNBLOCKED")  # fmt: skip
 KEEPALIVE = {socket.TCP_KEEPIDLE: 15, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 
 
