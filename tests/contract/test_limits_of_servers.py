@@ -6,12 +6,14 @@ import resource
 import shutil
 import sqlite3
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from corral.local.agent import prompt_for
 from corral.local.deployment import DAEMON, RUNNER, plain_launch
@@ -258,3 +260,61 @@ async def test_a_full_redis_recovers_without_a_restart(backend: Backend) -> None
                 each_completed(await house.until_answered(source, [*ids, after]), [*ids, after])
                 await house.until_quiet(source)
                 assert await house.events(source) == []
+
+
+async def test_f04_a_failover_while_blocked(backend: Backend) -> None:
+    house = House(backend, only=("echo",), changes={"echo": {"block_ms": 5_000}})
+    async with house, house.inside():
+        first = await house.send("echo", "before")
+        await house.until_answered("echo", [first])
+        await house.until_quiet("echo")
+        await house.until_async(house.blocked_clients, "the read to block")
+        tried, began_s = await house.calls("evalsha"), time.monotonic()
+        await house.admin("REPLICAOF", "127.0.0.1", "1")  # a replica of nobody: it may not write
+
+        async def read_only() -> bool:
+            state = await house.source("echo")
+            return not state["healthy"] and "read only replica" in state["reason"]
+
+        await house.until_async(read_only, "the read-only server to be named")
+        assert await house.errors("UNBLOCKED") == 1
+
+        async def tries() -> bool:
+            return await house.calls("evalsha") >= tried + 5
+
+        await house.until_async(tries, "five tries")
+        assert time.monotonic() - began_s > 0.5  # with back-off, and not 600 a second
+        await house.admin("REPLICAOF", "NO", "ONE")
+        second = await house.send("echo", "after")
+        each_completed(await house.until_answered("echo", [first, second]), [first, second])
+        state = await house.until_state("echo", "running")
+        assert (state["healthy"], state["events"]) == (True, [])
+
+
+async def test_a_busy_redis_spends_no_attempt(backend: Backend) -> None:
+    async with House(backend, only=("a2a",)) as house:
+        await house.start(RUNNER)
+        async with house.inside():
+            entry = await house.send("a2a", prompt_for(b"x", work_s=0.3))
+            await house.until(lambda: len(house.starts()) == 1, "the agent to start")
+            await house.admin("CONFIG", "SET", "busy-reply-threshold", 50)
+            with house.server.client() as client:
+                looping = asyncio.ensure_future(asyncio.to_thread(for_ever, client))
+
+                async def busy() -> bool:
+                    state = await house.source("a2a")
+                    return not state["healthy"] and "busy running a script" in state["reason"]
+
+                await house.until_async(busy, "the busy server to be named")
+                await house.admin("SCRIPT", "KILL")
+                await looping
+            each_completed(await house.until_answered("a2a", [entry]), [entry])
+            await house.until_quiet("a2a")
+            assert await house.events("a2a") == []
+            assert house.ledger_rows("SELECT effect_attempts, ack_attempts FROM turns") == [(0, 1)]
+
+
+def for_ever(client: "redis.Redis") -> None:
+    """Keeps the server busy until somebody kills the script, or the client gives up."""
+    with suppress(redis.RedisError):
+        client.eval("while true do end", 0)

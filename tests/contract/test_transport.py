@@ -342,6 +342,7 @@ async def test_a_late_answer_is_not_the_next_ones(backend: Backend) -> None:
         ("BUSY Redis is busy running a script.", "redis_not_now"),
         ("MISCONF Errors writing to the AOF file", "redis_not_now"),
         ("READONLY You can't write against a read only replica.", "redis_not_now"),
+        ("UNBLOCKED force unblock from blocking operation", "redis_not_now"),
         ("NOAUTH Authentication required.", "redis_denied"),
         ("WRONGPASS invalid username-password pair or user is disabled.", "redis_denied"),
         ("NOGROUP No such key 's' or consumer group 'g'", "redis_no_group"),
