@@ -81,9 +81,11 @@ class House:
         assert violations == []
         return evidence
 
-    def starts(self) -> Counter[str]:
+    def starts(self) -> Counter[tuple[str, str]]:
+        """By source and entry, whatever the incarnation in the turn's id."""
         lines = read_effects(self.deployment.effects_file)
-        return Counter(line.entry_id or "" for line in lines if line.ev == "start")
+        started = [line for line in lines if line.ev == "start"]
+        return Counter((line.turn.split(".")[1], line.entry_id or "") for line in started)
 
     def answers(self) -> Counter[tuple[str, str]]:
         return Counter((seen.source, seen.in_reply_to) for seen in self.board.seen.values())

@@ -152,6 +152,15 @@ class Zygote:
         self._children: dict[int, Child] = {}
         self._births: list[asyncio.Future[int]] = []
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def close(self) -> None:
+        """Ends the zygote, and with it what it forked."""
+        self._channel.close()
+        self._process.wait()
+
     def attach(self) -> None:
         """Listens in the running event loop; forgets the children of an earlier one."""
         self._children.clear()
