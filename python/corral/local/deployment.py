@@ -303,13 +303,25 @@ class Deployment:
                     waits = self.board.held(name) if self.sources[name]["ack"] == "reply" else 0
                     if pending > waits or lag or markers:
                         return False
-                return True
+                return await self._no_open_turns()
             return False
 
         try:
             return await wait.until_async(quiet, timeout_s, "everything to come to rest")
         except wait.WaitTimeoutError:
             return False
+
+    async def _no_open_turns(self) -> bool:
+        """What the daemon itself says; a turn that is held may stay. True when there is none."""
+        if not self.supervisor.services[DAEMON].running:
+            return True
+        try:
+            answer = await self.control({"op": "status"})
+        except (OSError, ValueError, TimeoutError, UnavailableError):
+            return False
+        return all(
+            source["open"] <= source["turns"].get("held", 0) for source in answer.get("sources", ())
+        )
 
     async def state_of(self, source: str) -> tuple[int, int, int]:
         """Of a source in Redis: pending entries, entries never read, outbox markers."""

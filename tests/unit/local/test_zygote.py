@@ -58,22 +58,23 @@ async def test_other_programs_are_not_its_business(zygote: Zygote, tmp_path: Pat
 def test_children_end_with_their_worker(tmp_path: Path) -> None:
     """A worker that is killed leaves neither its zygote nor what that forked."""
     code = (
-        "import asyncio, os, pathlib, signal\n"
+        "import asyncio, pathlib\n"
         "from tests.unit.local.test_zygote import launch\n"
         "from tests.harness.zygote import Zygote\n"
         "async def main():\n"
         "    z = Zygote(); z.attach()\n"
         f"    log = pathlib.Path({str(tmp_path)!r}) / 'log'\n"
         "    child = await launch(z, log, '--', '--help')\n"
-        "    os.kill(child.pid, signal.SIGSTOP)\n"
         "    print(z.pid, child.pid, flush=True)\n"
         "    await asyncio.Event().wait()\n"
         "asyncio.run(main())"
     )
+    os.mkfifo(tmp_path / "log")  # nobody reads it: the child waits there
     argv = [sys.executable, "-c", code]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env=base_environment()) as worker:
         assert worker.stdout is not None
         pids = [int(part) for part in worker.stdout.readline().split()]
+        wait.until(lambda: os.getsid(pids[1]) == pids[1], 10, "the child to be on its own")
         assert all(alive(pid) for pid in pids)
         os.kill(worker.pid, signal.SIGKILL)
     wait.until(lambda: not any(alive(pid) for pid in pids), 10, "the children to end")
