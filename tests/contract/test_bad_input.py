@@ -10,6 +10,7 @@ from corral.local.deployment import RUNNER
 from tests.contract.kit import CAT, Answer, Backend, House, each_completed, only_answer
 
 MIB = 1 << 20
+COUNT_BYTES = {"kind": "exec", "command": ["wc", "-c"], "turn_timeout_s": 60}
 Entry = Mapping[bytes, bytes]
 
 # Name, entry, and what its sender hears; None for what is counted and listed instead.
@@ -57,17 +58,20 @@ async def add(house: House, source: str, fields: Entry) -> str:
     return bytes(added).decode()
 
 
-def judge(name: str, answers: list[Answer], expected: str | None, source: str) -> None:
+def judge(
+    name: str, fields: Entry, answers: list[Answer], expected: str | None, source: str
+) -> None:
     """Whether an entry got exactly what it must get."""
     if expected is None:
         assert answers == [], name
         return
     (answer,) = answers
-    # The agent of `a2a` answers to the largest prompt too; the echo of it is too large.
     if expected == "reply_too_large" and source == "a2a":
-        expected = "completed"
+        expected = "completed"  # the largest prompt has a short answer there
     assert answer.outcome == expected, name
     assert answer.slot == ("reply" if expected == "completed" else "notice"), name
+    if expected == "completed" and source == "a2a":  # the agent got every byte of it
+        assert int(answer.content) == len(fields[b"content"]), name
 
 
 @pytest.mark.parametrize("source", ["echo", "a2a"])
@@ -76,27 +80,28 @@ async def test_bad_entries_are_answered_and_so_is_each_neighbour(
 ) -> None:
     cases = list(BAD)
     rng.shuffle(cases)
-    async with House(backend, only=(source,)) as house:
+    changes = {"a2a": {"runner": COUNT_BYTES}}
+    async with House(backend, only=(source,), changes=changes) as house:
         if source == "a2a":
             await house.start(RUNNER)
-        bad: list[tuple[str, str, str | None]] = []
+        bad: list[tuple[str, str, Entry, str | None]] = []
         neighbours = [await house.send(source, "first", channel="n")]
         async with house.inside():
             for name, fields, expected in cases:
-                bad.append((await add(house, source, fields), name, expected))
+                bad.append((await add(house, source, fields), name, fields, expected))
                 neighbours.append(await house.send(source, f"after {name}", channel="n"))
-            answered = [entry for entry, _, expected in bad if expected is not None]
+            answered = [entry for entry, *_, expected in bad if expected is not None]
             found = await house.until_answered(source, [*neighbours, *answered], timeout_s=60)
             await house.until_quiet(source)
             found = await house.by_entry(source)
-            for entry, name, expected in bad:
-                judge(name, found.get(entry, []), expected, source)
+            for entry, name, fields, expected in bad:
+                judge(name, fields, found.get(entry, []), expected, source)
             each_completed(found, neighbours)
             in_order = [entry for entry in found if entry in set(neighbours)]
             assert in_order == neighbours
             state = await house.source(source)
             assert (state["healthy"], state["open"]) == (True, 0)
-            silent = sum(expected is None for _, _, expected in bad)
+            silent = sum(expected is None for *_, expected in bad)
             assert state["counters"]["empty"] == silent  # counted, and listed
             assert {event["kind"] for event in state["events"]} == {"empty"}
 
@@ -192,9 +197,9 @@ async def test_a_flooded_channel_holds_up_no_other_and_keeps_its_order(backend: 
 
 
 async def test_a_message_sent_while_nothing_runs_is_answered_after_the_start(
-    backend: Backend,
+    one_backend: Backend,
 ) -> None:
-    async with House(backend) as house:
+    async with House(one_backend) as house:
         waiting = {source: await house.send(source, "hello") for source in ("a2a", "chat", "echo")}
         await house.start()
         for source, entry in waiting.items():
