@@ -84,6 +84,15 @@ class Trap:
 
     def passed(self, name: str) -> None:
         """Called at every pass, in the thread that passes."""
+        if self.detector is not None:  # what follows is the harness's own, and may block
+            self.detector.deactivate()
+        try:
+            self._note(name)
+        finally:
+            if self.detector is not None:
+                self.detector.activate()
+
+    def _note(self, name: str) -> None:
         count = self.counts[name] = self.counts.get(name, 0) + 1
         if count == 1:
             self._write("pass", name, "")
@@ -94,12 +103,8 @@ class Trap:
 
     def _strike(self, arm: Arm) -> None:
         others = [victim for victim in arm.victims if victim != SELF]
-        if others and self.detector is not None:
-            self.detector.deactivate()
         for victim in others:
             self._kill(victim)
-        if others and self.detector is not None:
-            self.detector.activate()
         if others and SELF in arm.victims:
             os.kill(os.getpid(), signal.SIGKILL)
 

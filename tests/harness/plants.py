@@ -28,6 +28,7 @@ class Plant:
     cuts: tuple[Cutting, ...] = ()
     work_s: float = 0.12
     hangs: int = 0
+    blockbuster: bool = False
 
 
 def _acknowledge_when_read() -> None:
@@ -175,6 +176,20 @@ def _skip_fence() -> None:
         _edit_script(name, "fence ~= ARGV[1]", "false")
 
 
+def _block_the_loop() -> None:
+    from pathlib import Path
+
+    from corral.cowboy.engine import Engine
+
+    follow_up = Engine._follow_up
+
+    def slow(self: Any, tick: Any) -> None:
+        Path("/proc/self/status").read_text(encoding="utf-8")
+        follow_up(self, tick)
+
+    Engine._follow_up = slow  # type: ignore[method-assign]
+
+
 SOURCES = ("a2a", "chat", "echo")
 AFTER_READ = {"daemon": {0: ("cowboy.read.done:2=self",)}}
 AFTER_OUTBOX = {"daemon": {0: ("cowboy.outbox.added:2=self",)}}
@@ -276,6 +291,13 @@ PLANTS: Mapping[str, Plant] = {
         frozenset({"outcome_wrong"}),
         variant={name: {"channel_backlog_max": 1} for name in SOURCES},
     ),
+    "block-the-loop": Plant(
+        "a file is read in the event loop",
+        _block_the_loop,
+        frozenset({"blocked_loop"}),
+        {"daemon": {0: ("cowboy.settle.sent:3=redis",)}},
+        blockbuster=True,
+    ),
 }
 
 
@@ -298,5 +320,6 @@ def trial_for(name: str) -> Trial:
         cuts=planted.cuts,
         variant=planted.variant,
         plant=name,
+        blockbuster=planted.blockbuster,
         quiet_timeout_s=12.0,
     )

@@ -247,6 +247,8 @@ async def run_trial(trial: Trial) -> Result:
         if trial.must_hit and not run.all_hit():
             trouble.append(f"not every armed point killed: {run.armed()}, but {kills}")
         evidence.trouble += trouble
+        if b"BlockingError" in deployment.supervisor.log_file(DAEMON).read_bytes():
+            evidence.blocked_loop = True
         evidence.released, evidence.abandoned = run.operator.released, run.operator.abandoned
         report = reconcile(evidence)
         result = Result(trial, report, passed, kills, time.monotonic() - began)

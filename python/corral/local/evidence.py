@@ -179,6 +179,7 @@ class Evidence:
     removed: list[str] = field(default_factory=list)  # source/entry id that the test itself removed
     released: dict[str, int] = field(default_factory=dict)  # turn id -> by the operator, how often
     abandoned: list[str] = field(default_factory=list)  # turn ids, by the operator
+    blocked_loop: bool = False  # the watcher saw a blocking call in the daemon's event loop
     quiet: bool = True  # everything came to rest within the bound
     trouble: list[str] = field(default_factory=list)  # what the harness itself found wrong
 

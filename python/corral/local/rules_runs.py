@@ -173,6 +173,8 @@ def processes_fine(case: Case) -> Iterator[Violation]:
         # A process that was asked to end while it still started had no handler yet: fine, too.
         elif happening.what == "ended" and not happening.lethal and happening.code not in ENDED:
             yield Violation("process_failed", ids, f"exit status {happening.code}")
+    if case.evidence.blocked_loop:
+        yield Violation("blocked_loop", ("daemon",), "a blocking call in the event loop")
     for line in case.evidence.trouble:
         yield Violation("harness", (), line)
 

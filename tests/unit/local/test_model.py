@@ -233,6 +233,11 @@ def crashed(evidence: Evidence, rng: random.Random) -> None:
     evidence.happenings.append(Happening(1, "daemon", "ended", "", 70, in_flight=0, lethal=False))
 
 
+def blocked(evidence: Evidence, rng: random.Random) -> None:
+    del rng
+    evidence.blocked_loop = True
+
+
 def restless(evidence: Evidence, rng: random.Random) -> None:
     del rng
     evidence.quiet = False
@@ -270,6 +275,7 @@ SPOILS: dict[Spoil, str] = {
     logged: "words_in_log",
     crashed: "process_failed",
     restless: "not_quiet",
+    blocked: "blocked_loop",
 }
 SEED_WITH_EVERYTHING = 3
 
