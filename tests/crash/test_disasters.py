@@ -218,8 +218,13 @@ async def test_everything_killed_at_once_again_and_again(house: House) -> None:
     for _ in range(4):
         seen = len(house.board.seen)
         await wait.until_true(lambda seen=seen: len(house.board.seen) > seen, 20, "an answer")  # type: ignore[misc]
-        for name in (DAEMON, RUNNER, REDIS):
-            deployment.supervisor.kill(name)
+        services = deployment.supervisor.services.values()
+        await wait.until_true(
+            lambda all_of=services: all(service.running for service in all_of),  # type: ignore[misc]
+            20,
+            "all processes to be back",
+        )
+        assert all(deployment.supervisor.kill(name) for name in (DAEMON, RUNNER, REDIS))
     await sending
     await house.quiet()
     evidence = await house.judge()
