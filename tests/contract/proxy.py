@@ -27,7 +27,6 @@ class Proxy:
     def __init__(self, server: Path, path: Path) -> None:
         self.path = path
         self.cuts = 0
-        self.connections = 0
         self._server = server
         self._needle: bytes | None = None
         self._cut = Cut.BEFORE
@@ -70,7 +69,6 @@ class Proxy:
         return answers
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._links.add(task)
         task.add_done_callback(self._links.discard)

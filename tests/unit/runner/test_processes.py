@@ -15,9 +15,17 @@ from tests.unit.runner import world as worlds
 WAIT_S = 30.0
 
 
-def stat_line(command: bytes = b"sh", state: bytes = b"S", threads: int = 1) -> bytes:
-    middle = b" ".join(b"%d" % number for number in range(7, 20))
-    return b"42 (%s) %s 7 40 39 %s %d 0 123456 1 2\n" % (command, state, middle, threads)
+def stat_line(
+    command: bytes = b"sh", state: bytes = b"S", threads: int = 1, flags: int = 0x400100
+) -> bytes:
+    middle = b" ".join(b"%d" % number for number in range(10, 20))
+    return b"42 (%s) %s 7 40 39 34816 40 %d %s %d 0 123456 1 2\n" % (
+        command,
+        state,
+        flags,
+        middle,
+        threads,
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +105,20 @@ def test_what_has_ended_is_not_starting() -> None:
         until(lambda: not _alive(child.pid), WAIT_S, "the child to end")
         assert not _in_exec(child.pid)
     assert not processes.in_exec(Process(2**22 + 1, 1, 1, 1, 1, True))
-    assert not processes.in_exec(Process(os.getpid(), 2, 0, 0, 1, True))  # a kernel thread
+    assert not processes.in_exec(Process(os.getpid(), 2, 0, 0, 1, True, of_kernel=True))
+
+
+@pytest.mark.parametrize(("flags", "of_kernel"), [(0x400100, False), (0x208040, True)])
+def test_a_kernel_thread_says_so_itself(flags: int, of_kernel: bool) -> None:
+    assert processes.parse_stat(stat_line(flags=flags)).of_kernel is of_kernel
+
+
+def test_a_session_led_from_outside_a_container_is_no_kernel_thread() -> None:
+    with worlds.sleeper({}) as child:
+        until(lambda: _in_exec(child.pid), WAIT_S, "its environment")
+        seen = processes.read(child.pid)
+        assert seen is not None
+        assert processes.in_exec(seen._replace(session=0))
 
 
 def test_kill_hits_the_process_that_was_seen() -> None:

@@ -13,6 +13,7 @@ from corral.cowboy.runner.plan import TOKEN_VARIABLE
 
 _READ_BYTES = 128 * 1024
 _STAT_MAX_BYTES = 4096  # the kernel gives the line at once; it has some fifty numbers
+_PF_KTHREAD = 0x00200000  # include/linux/sched.h; /proc shows it as a bit of "flags"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -25,6 +26,7 @@ class Process(NamedTuple):
     """One process; ``start_ticks`` is in clock ticks since boot. Not ``alive``: only to be reaped.
 
     A leader thread that ended while other threads go on looks like a zombie, and is alive.
+    ``session`` is 0 when its leader is outside this PID namespace, as in a container.
     """
 
     pid: int
@@ -33,6 +35,7 @@ class Process(NamedTuple):
     session: int
     start_ticks: int
     alive: bool
+    of_kernel: bool = False
 
 
 def parse_stat(text: bytes) -> Process:
@@ -45,6 +48,7 @@ def parse_stat(text: bytes) -> Process:
         int(fields[3]),
         int(fields[19]),
         fields[0] not in _DEAD_STATES or int(fields[17]) > 1,
+        bool(int(fields[6]) & _PF_KTHREAD),
     )
 
 
@@ -79,7 +83,7 @@ def in_exec(process: Process) -> bool:
 
     A program that was started without any environment looks the same, for as long as it lives.
     """
-    if not process.alive or process.session == 0:  # a kernel thread
+    if not process.alive or process.of_kernel:
         return False
     try:
         return not _contents(f"/proc/{process.pid}/environ")
