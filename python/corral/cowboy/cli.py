@@ -81,24 +81,28 @@ class EntryGroup(click.Group):
 
 
 def _fail(error: Exception, output: Output) -> NoReturn:
-    found = next(_corral_errors(error), None)
+    found = next((leaf for leaf in _leaves(error) if isinstance(leaf, CorralError)), None)
     if found is None:
         # Frames only: the text of an unforeseen exception may quote content or a secret.
-        click.echo("".join(traceback.format_tb(error.__traceback__)), err=True, nl=False)
+        faults = list(_leaves(error))
+        for fault in faults:
+            click.echo(f"{type(fault).__name__} at", err=True)
+            click.echo("".join(traceback.format_tb(fault.__traceback__)), err=True, nl=False)
         found = CorralError(
-            f"a fault of the program: {type(error).__name__}", hint="report it with the lines above"
+            "a fault of the program: " + ", ".join(type(fault).__name__ for fault in faults),
+            hint="report it with the lines above",
         )
     output.show_error(found)
     sys.exit(EXIT_INTERNAL if found.code == CorralError.code else found.exit_code)
 
 
-def _corral_errors(error: BaseException) -> Iterator[CorralError]:
-    """The errors with a code in `error`, which may be a group of a daemon's tasks."""
-    if isinstance(error, CorralError):
-        yield error
-    elif isinstance(error, BaseExceptionGroup):
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """`error`, or what is in it when it is a group of a daemon's tasks."""
+    if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
-            yield from _corral_errors(inner)
+            yield from _leaves(inner)
+    else:
+        yield error
 
 
 def json_option(command: CommandT) -> CommandT:

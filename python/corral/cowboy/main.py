@@ -108,6 +108,7 @@ def runner(agent: str, log_level: str) -> int:
             plans=plans(settings.load_sources(agent)),
             socket=settings.runner_socket(agent),
             runs=settings.runs_path(agent),
+            daemon_uid=settings.daemon_uid(),
         )
     )
 

@@ -6,6 +6,7 @@ COWBOY_CONFIG names; see `corral.core.settings`. What is to be read from which s
 """
 
 import os
+import pwd
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,6 +89,17 @@ class CowboySettings(ServiceSettings):
     runtime_dir: Path = Field(
         default=Path("/run/cowboy"), description="Has the sockets of each agent."
     )
+    runner_dir: Path | None = Field(
+        default=None,
+        description="Has the runner's socket and records of each agent, where the runner is "
+        "another user than the daemon; unset: `runtime_dir`.",
+    )
+    daemon_user: str | None = Field(
+        default=None,
+        min_length=1,
+        description="For `runner`: the daemon's user. With it the runner serves that user and "
+        "root alone; unset: its own user and root.",
+    )
     redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(
         default=None,
         description="`unix:///path.sock`, `redis://host:port` or `rediss://host:port`; "
@@ -125,15 +137,31 @@ class CowboySettings(ServiceSettings):
 
     def control_socket(self, agent: str) -> Path:
         """Where the daemon takes commands. ConfigError when the path is too long for a socket."""
-        return _socket(self.runtime_path(agent) / "control.sock")
+        return _socket(self.runtime_path(agent) / "control.sock", "runtime_dir")
 
     def runner_socket(self, agent: str) -> Path:
         """Where the runner takes orders. ConfigError when the path is too long for a socket."""
-        return _socket(self.runtime_path(agent) / "runner.sock")
+        setting = "runtime_dir" if self.runner_dir is None else "runner_dir"
+        return _socket(self._runner_path(agent) / "runner.sock", setting)
 
     def runs_path(self, agent: str) -> Path:
         """Where the runner keeps its records of runs."""
-        return self.runtime_path(agent) / "runs"
+        return self._runner_path(agent) / "runs"
+
+    def daemon_uid(self) -> int | None:
+        """Uid of `daemon_user`; None without one. ConfigError when no such user exists."""
+        if self.daemon_user is None:
+            return None
+        try:
+            return pwd.getpwnam(self.daemon_user).pw_uid
+        except KeyError:
+            raise ConfigError(
+                f"daemon_user: this system has no user {self.daemon_user!r}",
+                hint="set COWBOY_DAEMON_USER to the user that `cowboy run` runs as",
+            ) from None
+
+    def _runner_path(self, agent: str) -> Path:
+        return (self.runner_dir or self.runtime_dir) / _agent(agent)
 
     def metrics_path(self, agent: str) -> Path | None:
         return self.metrics_dir / f"cowboy-{_agent(agent)}.prom" if self.metrics_dir else None
@@ -192,12 +220,12 @@ def _agent(name: str) -> str:
     return name
 
 
-def _socket(path: Path) -> Path:
+def _socket(path: Path, setting: str) -> Path:
     length = len(os.fsencode(path))
     if length > SOCKET_PATH_MAX_BYTES:
         raise ConfigError(
-            f"runtime_dir: the socket {path} has a path of {length} bytes, "
+            f"{setting}: the socket {path} has a path of {length} bytes, "
             f"the system takes {SOCKET_PATH_MAX_BYTES}",
-            hint="set COWBOY_RUNTIME_DIR to a shorter path",
+            hint=f"set COWBOY_{setting.upper()} to a shorter path",
         )
     return path

@@ -62,6 +62,24 @@ def test_a_fault_of_the_program_quotes_nothing(run: Run, host: Host, daemon_rais
     assert "a secret" not in result.err.replace('KeyError("a secret")', "")
 
 
+def test_a_fault_in_a_task_shows_where_the_task_failed(
+    run: Run, host: Host, daemon_raises: Any
+) -> None:
+    daemon_raises(ExceptionGroup("tasks", [_raised_by_the_task()]))
+    result = run("run", "scout")
+    assert result.exit_code == 70
+    assert "cowboy: a fault of the program: LookupError" in result.err
+    assert "in _raised_by_the_task" in result.err
+    assert "a secret" not in result.err.replace('LookupError("a secret")', "")
+
+
+def _raised_by_the_task() -> Exception:
+    try:
+        raise LookupError("a secret")
+    except LookupError as error:
+        return error
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt()])
 def test_an_interrupt_has_its_code(
     error: BaseException, run: Run, host: Host, daemon_raises: Any

@@ -73,6 +73,22 @@ def test_socket_paths_are_taken_at_the_limit_and_refused_one_past() -> None:
         load(CowboySettings, runtime_dir=wide).runner_socket("scout")
 
 
+def test_a_runner_of_another_user_has_its_own_directory() -> None:
+    settings = load(CowboySettings, runner_dir=Path("/run/cowboy-runner"))
+    assert settings.runner_socket("scout") == Path("/run/cowboy-runner/scout/runner.sock")
+    assert settings.runs_path("scout") == Path("/run/cowboy-runner/scout/runs")
+    assert settings.control_socket("scout") == Path("/run/cowboy/scout/control.sock")
+    with pytest.raises(ConfigError, match=r"^runner_dir: the socket"):
+        load(CowboySettings, runner_dir=Path("/" + "r" * 107)).runner_socket("scout")
+
+
+def test_the_daemons_user_is_found_by_name() -> None:
+    assert load(CowboySettings).daemon_uid() is None
+    assert load(CowboySettings, daemon_user="root").daemon_uid() == 0
+    with pytest.raises(ConfigError, match=r"^daemon_user: .* no user 'nobody-here'"):
+        load(CowboySettings, daemon_user="nobody-here").daemon_uid()
+
+
 def test_environment_and_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "redis-password").write_text("from-systemd\n")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))

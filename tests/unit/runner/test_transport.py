@@ -9,12 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from corral.cowboy.runner import domain, transport
+from corral.cowboy.runner import domain, main, transport
 from corral.cowboy.runner.book import BookRequest
 from corral.cowboy.runner.domain import Event, Hello, Query, Rejected, RunPhase, RunState, Welcome
 from corral.cowboy.runner.transport import RunnerServer
 
 WELCOME = Welcome(1, "a-runner", "a-boot")
+
+
+@pytest.mark.parametrize(
+    ("daemon_uid", "served", "mode"),
+    [
+        (None, {1000, 0}, 0o600),
+        (1000, {1000, 0}, 0o600),
+        (2000, {2000, 0}, 0o666),  # and not its own uid, which every run has
+        (0, {0}, 0o666),
+    ],
+)
+def test_who_may_order_runs(daemon_uid: int | None, served: set[int], mode: int) -> None:
+    assert main.access(daemon_uid, 1000) == (frozenset(served), mode)
 
 
 class Served:

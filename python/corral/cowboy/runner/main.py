@@ -41,8 +41,8 @@ _log = logs.get("cowboy.runner")
 class RunnerOptions:
     """``socket`` is ``runner.sock``, ``runs`` the folder of records beside it.
 
-    ``daemon_uid`` is the daemon's uid when it is not the runner's own; the socket is then open to
-    all, and the peer's uid alone decides (put it in a directory that others cannot enter).
+    ``daemon_uid`` is the daemon's uid when it is not the runner's own. The socket's mode is then
+    open and the peer's uid decides: the daemon's or root's, not the own one, which runs have too.
     ``use_cgroups`` false never makes cgroups, even where the machine allows it.
     """
 
@@ -109,15 +109,13 @@ class _Runner:
         return root
 
     def _server(self, boot: str) -> RunnerServer:
-        daemon_uid = self._options.daemon_uid
-        own_uid = os.getuid()
-        shared = daemon_uid is not None and daemon_uid != own_uid
-        listener = transport.listen(self._options.socket, mode=0o666 if shared else 0o600)
+        served, mode = access(self._options.daemon_uid, os.getuid())
+        listener = transport.listen(self._options.socket, mode=mode)
         return RunnerServer(
             listener,
             self._options.agent,
             Welcome(domain.PROTOCOL_VERSION, new_uuid(), boot),
-            {own_uid, 0} | ({daemon_uid} if daemon_uid is not None else set()),
+            served,
             self._changed.set,
         )
 
@@ -170,6 +168,13 @@ class _Runner:
         if interval_s is not None:
             self._notifier.watchdog()
             loop.call_later(interval_s, self._watchdog, loop)
+
+
+def access(daemon_uid: int | None, own_uid: int) -> tuple[frozenset[int], int]:
+    """The uids that are served, and the mode of the socket that lets them in."""
+    if daemon_uid is None or daemon_uid == own_uid:
+        return frozenset({own_uid, 0}), 0o600
+    return frozenset({daemon_uid, 0}), 0o666
 
 
 def _open_standard_streams() -> None:
