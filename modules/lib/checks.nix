@@ -90,22 +90,27 @@ rec {
   inherit (util) repeated;
   inherit socket_path_max_bytes;
 
+  # Every message begins with the option's path, below `prefix`: "" or "services.cowboy.".
   problems =
-    topology:
-    repeated "user" (users topology)
-    ++ repeated "key" (keys topology)
-    ++ repeated "identity" (identities topology)
-    ++ repeated "path" (paths topology)
-    ++ repeated "socket" (sockets.all topology)
-    ++ rootAgents topology
-    ++ longSockets topology
-    ++ redisInAgent topology;
+    prefix: topology:
+    let
+      placed = map (entry: entry // { option = "${prefix}${entry.option}"; });
+      again = what: entries: repeated what (placed (entries topology));
+    in
+    again "user" users
+    ++ again "key" keys
+    ++ again "identity" identities
+    ++ again "path" paths
+    ++ again "socket" sockets.all
+    ++ map (message: "${prefix}${message}") (
+      rootAgents topology ++ longSockets topology ++ redisInAgent topology
+    );
 
   # The topology itself, or an error with every problem found.
   verified =
     topology:
     let
-      found = problems topology;
+      found = problems "" topology;
     in
     if length found == 0 then topology else throw (builtins.concatStringsSep "\n" found);
 }

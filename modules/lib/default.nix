@@ -15,7 +15,7 @@ let
   checked =
     value:
     let
-      typed = topology value;
+      typed = topology "" value;
     in
     checks.verified (builtins.deepSeq typed typed);
 
@@ -35,6 +35,7 @@ in
     credentials
     names
     sockets
+    topology
     sources
     ;
 

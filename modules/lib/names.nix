@@ -5,6 +5,7 @@
 # source "b-c": a-b:c:inbox and a:b-c:inbox, source.a-b.c and source.a.b-c.
 let
   types = import ./types.nix;
+  util = import ./util.nix;
 in
 rec {
   name = types.matching {
@@ -56,5 +57,17 @@ rec {
   credential = identity: "redis-${identity}";
 
   daemonUser = agent: "cowboy-${agent}";
-  daemonUnit = agent: "cowboy-agent-${agent}.service";
+  daemonUnit = agent: "cowboy-${agent}.service";
+  runnerUnit = agent: "cowboy-runner-${agent}.service";
+
+  # Units of the deployment itself that begin as an agent's units do; and an agent "runner-x"
+  # would meet the runner of agent "x". Such names are no names of agents where units are made.
+  reservedAgent =
+    agent:
+    builtins.elem agent [
+      "ns"
+      "rotate"
+      "secrets"
+    ]
+    || util.hasPrefix "runner-" agent;
 }

@@ -94,9 +94,10 @@ let
     };
   };
 in
-value:
+# `prefix` is where the topology stands among the options of its user: "" or "services.cowboy.".
+prefix: value:
 let
   anything = _: set: set;
   given = types.struct { optional = builtins.mapAttrs (_: _: anything) options; } "topology" value;
 in
-builtins.mapAttrs (name: type: type name (given.${name} or { })) options
+builtins.mapAttrs (name: type: type "${prefix}${name}" (given.${name} or { })) options

@@ -193,7 +193,7 @@ def test_the_tables_of_a_whole_topology(full: dict[str, Any]) -> None:
         "maxclients": "100",
     }
     assert full["credentials"] == {
-        "redis-agent-a": {"owner": "cowboy-a", "units": ["cowboy-agent-a.service"]},
+        "redis-agent-a": {"owner": "cowboy-a", "units": ["cowboy-a.service"]},
         "redis-source.a.e": {"owner": "gateway", "units": ["a2a-gateway.service"]},
         "redis-source.a.f": {"owner": "root", "units": []},
         "redis-operator": {"owner": "root", "units": ["operator-env.service"]},

@@ -1,0 +1,181 @@
+# What concerns several options at once, or options of others. Types are checked before, and
+# what concerns the topology alone is in lib/checks.nix. Every message begins with the path of
+# the option to change.
+{
+  config,
+  lib,
+  options,
+  ...
+}:
+let
+  cfg = config.services.cowboy;
+  derived = import ./derived.nix { inherit lib cfg; };
+  inherit (derived) agents names topology;
+
+  user_name_max_bytes = 31;
+  longest = derived.corral.checks.socket_path_max_bytes;
+  at = path: "services.cowboy.${path}";
+
+  problem = message: {
+    assertion = false;
+    inherit message;
+  };
+  each = set: problems: lib.concatLists (lib.mapAttrsToList problems set);
+
+  missingRunners = each agents (
+    agent: options:
+    each options.sources (
+      source: set:
+      lib.optional (set.runner == null && options.runner == null) {
+        assertion = false;
+        message =
+          "${at "agents.${agent}.sources.${source}.runner"}: is not set, and neither is "
+          + at "agents.${agent}.runner";
+      }
+    )
+  );
+
+  missingCommands = each agents (
+    agent: options:
+    each ({ "" = options.runner; } // lib.mapAttrs (_: set: set.runner) options.sources) (
+      source: runner:
+      let
+        place = if source == "" then "runner" else "sources.${source}.runner";
+      in
+      lib.optional (runner != null && runner.kind == "exec" && runner.command == [ ]) (
+        problem "${at "agents.${agent}.${place}.command"}: is empty; kind \"exec\" needs one"
+      )
+    )
+  );
+
+  missingSources = each agents (
+    agent: options:
+    lib.optional (options.sources == { }) (
+      problem "${at "agents.${agent}.sources"}: is empty; enable = false switches an agent off"
+    )
+  );
+
+  longUsers = each agents (
+    agent: _:
+    let
+      user = names.daemonUser agent;
+      bytes = builtins.stringLength user;
+    in
+    lib.optional (bytes > user_name_max_bytes) (
+      problem (
+        "${at "agents.${agent}"}: its daemon's user ${user} has ${toString bytes} bytes; "
+        + "the system takes ${toString user_name_max_bytes}"
+      )
+    )
+  );
+
+  longSockets = each agents (
+    agent: _:
+    let
+      socket = "${derived.runnerDirectory agent}/runner.sock";
+      bytes = builtins.stringLength socket;
+    in
+    lib.optional (bytes > longest) (
+      problem (
+        "${at "runtimeDir"}: the socket path ${socket} has ${toString bytes} bytes; "
+        + "the kernel takes ${toString longest}"
+      )
+    )
+  );
+
+  missingUsers = each agents (
+    agent: options:
+    lib.optional (!options.createUser && !(config.users.users ? ${options.user})) (
+      problem (
+        "${at "agents.${agent}.user"}: there is no user ${options.user}; declare it, "
+        + "or set ${at "agents.${agent}.createUser"}"
+      )
+    )
+  );
+
+  # Two names of one uid are one user to the kernel, whatever they are called.
+  usersWithUid =
+    let
+      entry =
+        option: user:
+        let
+          uid = config.users.users.${user}.uid or null;
+        in
+        lib.optional (uid != null) {
+          inherit option;
+          value = toString uid;
+        };
+    in
+    [
+      {
+        option = "users.users.root";
+        value = "0";
+      }
+    ]
+    ++ entry "users.users.redis-cowboy" config.services.redis.servers.cowboy.user
+    ++ each agents (
+      agent: options:
+      entry (at "agents.${agent}.user") options.user
+      ++ entry (at "agents.${agent}") (names.daemonUser agent)
+    );
+
+  unknownSecrets = each cfg.secrets.files (
+    credential: _:
+    lib.optional (!(derived.credentials ? ${credential})) (
+      problem (
+        "${at "secrets.files.${credential}"}: no identity has this credential; there are: "
+        + lib.concatStringsSep ", " (lib.attrNames derived.credentials)
+      )
+    )
+  );
+
+  missingClients = lib.concatMap (
+    client:
+    let
+      service = config.systemd.services.${derived.serviceName client.unit};
+    in
+    lib.optional (!(service.serviceConfig ? ExecStart) && service.script == "") (
+      problem "${client.option}: there is no service ${client.unit}; declare it in systemd.services"
+    )
+  ) derived.clients;
+
+  server = config.services.redis.servers.cowboy;
+  redisServer =
+    let
+      must = option: wanted: reason: {
+        assertion = server.${option} == wanted;
+        message = "services.redis.servers.cowboy.${option}: ${reason}";
+      };
+      durable = "an entry whose XADD was answered must survive a power failure";
+    in
+    [
+      (must "unixSocket" null "must be null: a socket would cross the network namespace")
+      (must "requirePass" null "must be null: who may do what is in the ACL file")
+      (must "requirePassFile" null "must be null: who may do what is in the ACL file")
+      (must "bind" "127.0.0.1" "must be 127.0.0.1, the loopback interface of the namespace")
+      (must "openFirewall" false "must be false: nobody outside of the namespace is served")
+      (must "appendOnly" true "must be true: ${durable}")
+      (must "appendFsync" "always" "must be \"always\": ${durable}")
+      (must "slaveOf" null "must be null: replication is asynchronous and loses answered entries")
+      {
+        assertion = server.settings.aclfile == derived.aclFile;
+        message = "services.redis.servers.cowboy.settings.aclfile: must be ${derived.aclFile}";
+      }
+    ];
+in
+{
+  config = lib.mkIf cfg.enable {
+    assertions =
+      map problem (derived.corral.checks.problems "services.cowboy." topology)
+      ++ missingSources
+      ++ missingRunners
+      ++ missingCommands
+      ++ longUsers
+      ++ longSockets
+      ++ missingUsers
+      ++ map problem (derived.corral.checks.repeated "uid" usersWithUid)
+      ++ unknownSecrets
+      ++ missingClients
+      ++ redisServer;
+  };
+}

@@ -1,0 +1,132 @@
+# Secrets: made on the first boot, or given as files. Here are only their names and places; the
+# ACL file gets hashes of them, and every unit that holds one gets it by LoadCredential=.
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
+let
+  cfg = config.services.cowboy;
+  derived = import ./derived.nix { inherit lib cfg; };
+  inherit (derived) paths;
+
+  acl = lib.concatStringsSep "\n" (derived.corral.acl.lines derived.topology) + "\n";
+
+  table = lib.concatMapStrings (
+    credential:
+    let
+      origin = if cfg.secrets.files ? ${credential} then "given" else "made";
+    in
+    "${credential} ${derived.secretFile credential} ${origin}\n"
+  ) (lib.attrNames derived.credentials);
+
+  files = map derived.secretFile (lib.attrNames derived.credentials);
+
+  environment = {
+    SECRETS = "/etc/cowboy/secrets.list";
+    ACL = "/etc/cowboy/redis.acl.in";
+    ACL_FILE = derived.aclFile;
+    ACL_OWNER = "redis-cowboy:redis-cowboy";
+    OPERATOR_FILE = derived.environmentFile;
+    REDIS_URL = derived.redisUrl;
+  };
+
+  # What a root unit that reads secrets and writes two files needs not have.
+  hardening = {
+    CapabilityBoundingSet = [
+      "CAP_CHOWN"
+      "CAP_DAC_READ_SEARCH"
+      "CAP_FOWNER"
+    ];
+    LockPersonality = true;
+    MemoryDenyWriteExecute = true;
+    NoNewPrivileges = true;
+    PrivateDevices = true;
+    PrivateNetwork = true;
+    PrivateTmp = true;
+    ProtectClock = true;
+    ProtectControlGroups = true;
+    ProtectHostname = true;
+    ProtectKernelLogs = true;
+    ProtectKernelModules = true;
+    ProtectKernelTunables = true;
+    ProtectSystem = "strict";
+    RestrictAddressFamilies = [ "AF_UNIX" ];
+    RestrictNamespaces = true;
+    RestrictRealtime = true;
+    RestrictSUIDSGID = true;
+    SystemCallArchitectures = "native";
+    UMask = "0077";
+  };
+in
+{
+  config = lib.mkIf cfg.enable {
+    services.cowboy.operator.environmentFile = derived.environmentFile;
+
+    environment.etc."cowboy/redis.acl.in".text = acl;
+    environment.etc."cowboy/secrets.list".text = table;
+
+    # Several units write below these, so none of them owns them.
+    systemd.tmpfiles.settings."10-cowboy" = {
+      ${paths.runtime}.d = {
+        mode = "0755";
+        user = "root";
+        group = "root";
+      };
+      ${paths.state}.d = {
+        mode = "0755";
+        user = "root";
+        group = "root";
+      };
+      ${cfg.secrets.directory}.d = {
+        mode = "0700";
+        user = "root";
+        group = "root";
+      };
+    };
+
+    systemd.services.cowboy-secrets = {
+      description = "Secrets of cowboy, made when missing, and the ACL of its Redis";
+      wantedBy = [ "multi-user.target" ];
+      # A restart in one step is passed on to the holders of secrets; a stop would end them.
+      stopIfChanged = false;
+      restartTriggers = [
+        acl
+        table
+      ];
+      inherit environment;
+      script = builtins.readFile ./secrets.sh;
+      serviceConfig = hardening // {
+        Type = "oneshot";
+        RemainAfterExit = true;
+        ReadWritePaths = [
+          paths.runtime
+          cfg.secrets.directory
+        ];
+      };
+    };
+
+    # A secret that was replaced takes effect by itself: when the ACL is no longer that of the
+    # secrets, all who hold one are restarted with the unit above.
+    systemd.paths.cowboy-rotate = {
+      description = "Watches the secrets of cowboy";
+      wantedBy = [ "multi-user.target" ];
+      after = [ derived.units.secrets ];
+      pathConfig.PathChanged = files;
+    };
+    systemd.services.cowboy-rotate = {
+      description = "Restarts what holds a secret of cowboy that was replaced";
+      after = [ derived.units.secrets ];
+      environment = environment // {
+        RESTART = derived.units.secrets;
+      };
+      path = [ config.systemd.package ];
+      script = builtins.readFile ./secrets.sh;
+      serviceConfig = hardening // {
+        Type = "oneshot";
+      };
+      startLimitIntervalSec = 0;
+    };
+  };
+}

@@ -1,0 +1,84 @@
+# shellcheck shell=bash
+# Makes what is missing of the secrets, joins their hashes into the ACL file, and writes the
+# operator's environment. With RESTART set it writes nothing, and restarts that unit when the ACL
+# file is no longer that of the secrets. No secret is ever an argument of a program.
+#
+# SECRETS: one "credential file made|given" a line. ACL: the file with @credential@ for hashes.
+set -euo pipefail
+umask 0077
+
+declare -A hash_of
+
+make_secret() {
+  local file=$1 secret
+  secret=$(head -c 32 /dev/urandom | base64 -w 0 | tr '+/' '-_' | tr -d '=')
+  rm -f "$file.new"
+  printf '%s\n' "$secret" >"$file.new"
+  chmod 0400 "$file.new"
+  sync "$file.new"
+  mv "$file.new" "$file"
+  sync "${file%/*}"
+}
+
+# The secret of $1, in $secret; without the newline at its end.
+read_secret() {
+  local file=$1
+  if [ ! -r "$file" ]; then
+    echo "$file: there is no such secret; make it, or see which unit should" >&2
+    exit 1
+  fi
+  secret=$(<"$file")
+  if [[ ! $secret =~ ^[A-Za-z0-9._~+/=-]{16,512}$ ]]; then
+    echo "$file: must hold 16 to 512 of A-Z a-z 0-9 . _ ~ + / = - in one line" >&2
+    exit 1
+  fi
+}
+
+replace_file() {
+  local file=$1 owner=$2
+  chown "$owner" "$file.new"
+  chmod 0400 "$file.new"
+  mv "$file.new" "$file"
+}
+
+joined_acl() {
+  local line credential
+  while IFS= read -r line; do
+    while [[ $line =~ @([^@]+)@ ]]; do
+      credential=${BASH_REMATCH[1]}
+      line=${line/"@$credential@"/${hash_of[$credential]}}
+    done
+    printf '%s\n' "$line"
+  done <"$ACL"
+}
+
+operator_secret=
+while read -r credential file origin; do
+  if [ "$origin" = made ] && [ ! -e "$file" ] && [ -z "${RESTART:-}" ]; then
+    make_secret "$file"
+  fi
+  read_secret "$file"
+  hash_of[$credential]=$(printf '%s' "$secret" | sha256sum | cut -d ' ' -f 1)
+  if [ "$credential" = redis-operator ]; then
+    operator_secret=$secret
+  fi
+done <"$SECRETS"
+
+acl=$(joined_acl)
+if [ -n "${RESTART:-}" ]; then
+  if [ "$acl" != "$(<"$ACL_FILE")" ]; then
+    systemctl --no-block restart "$RESTART"
+  fi
+  exit
+fi
+
+# What a killed start left behind may belong to another user.
+rm -f "$ACL_FILE.new" "$OPERATOR_FILE.new"
+printf '%s\n' "$acl" >"$ACL_FILE.new"
+replace_file "$ACL_FILE" "$ACL_OWNER"
+
+{
+  printf 'export REDIS_URL=%s\n' "$REDIS_URL"
+  printf 'export REDISCLI_AUTH=%s\n' "$operator_secret"
+} >"$OPERATOR_FILE.new"
+replace_file "$OPERATOR_FILE" root:root

@@ -1,0 +1,60 @@
+# What the units of an agent may not do. docs/explanation/hardening.md says why each line of
+# the runner's profile is as it is.
+let
+  everywhere = {
+    LockPersonality = true;
+    NoNewPrivileges = true;
+    PrivateDevices = true;
+    PrivateTmp = true;
+    ProtectClock = true;
+    ProtectHostname = true;
+    ProtectKernelLogs = true;
+    ProtectKernelModules = true;
+    ProtectKernelTunables = true;
+    ProtectProc = "invisible";
+    RestrictRealtime = true;
+    RestrictSUIDSGID = true;
+    SystemCallArchitectures = "native";
+    SystemCallErrorNumber = "EPERM";
+    UMask = "0077";
+  };
+in
+{
+  daemon = everywhere // {
+    CapabilityBoundingSet = "";
+    IPAddressAllow = "localhost";
+    IPAddressDeny = "any";
+    LimitCORE = 0;
+    MemoryDenyWriteExecute = true;
+    ProcSubset = "pid";
+    ProtectControlGroups = true;
+    ProtectHome = true;
+    ProtectSystem = "strict";
+    RemoveIPC = true;
+    RestrictAddressFamilies = [
+      "AF_INET"
+      "AF_UNIX"
+    ];
+    RestrictNamespaces = true;
+    SystemCallFilter = [
+      "@system-service"
+      "~@privileged @resources"
+    ];
+  };
+
+  # Its processes are the agent's work, which may be anything that the agent's user may do.
+  runner = everywhere // {
+    CapabilityBoundingSet = "";
+    Delegate = true;
+    LimitCORE = 0;
+    OOMPolicy = "continue";
+    ProtectSystem = "full";
+    RestrictAddressFamilies = [
+      "AF_INET"
+      "AF_INET6"
+      "AF_NETLINK"
+      "AF_UNIX"
+    ];
+    SystemCallFilter = [ "@system-service" ];
+  };
+}
