@@ -1,0 +1,28 @@
+"""`python -m tests.nix.render HOST.nix [--out FILE]`: the rendering of a host, as JSON."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.nix import nix, render
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.nix.render", allow_abbrev=False)
+    parser.add_argument("host", type=Path, help="a NixOS module, as in examples/")
+    parser.add_argument("--out", type=Path, help="write there instead of standard output")
+    given = parser.parse_args()
+    try:
+        text = render.host(given.host.resolve()).as_text()
+    except (nix.NixError, render.HostError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    if given.out:
+        given.out.write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,10 @@
+[
+  ./etc.nix
+  ./firewall.nix
+  ./nixpkgs.nix
+  ./redis.nix
+  ./system.nix
+  ./systemd.nix
+  ./tmpfiles.nix
+  ./users.nix
+]

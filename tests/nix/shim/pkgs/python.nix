@@ -1,0 +1,57 @@
+# A Python of nixpkgs: packages by name, and builders that keep what they are given.
+{ lib, builders }:
+let
+  version = "3.13";
+  python =
+    builders.package "python3" {
+      version = "${version}.9";
+      mainProgram = "python3";
+    }
+    // {
+      pythonVersion = version;
+      sitePackages = "lib/python${version}/site-packages";
+      pkgs = packages;
+      withPackages =
+        select:
+        builders.package "python3-env" {
+          version = "${version}.9";
+          mainProgram = "python3";
+          needs = map toString (select packages);
+        };
+    };
+  named = name: builders.package "python${version}-${name}" { version = "0"; };
+  packages = lib.genAttrs [
+    "aiosqlite"
+    "click"
+    "hiredis"
+    "hypothesis"
+    "mypy"
+    "prometheus-client"
+    "pydantic"
+    "pydantic-settings"
+    "pytest"
+    "redis"
+    "rich"
+    "ruff"
+    "setuptools"
+    "structlog"
+  ] named
+  // {
+    inherit python;
+    buildPythonPackage = built;
+    buildPythonApplication = built;
+  };
+  built =
+    args:
+    builders.package args.pname {
+      inherit (args) version;
+      mainProgram = args.meta.mainProgram or args.pname;
+      needs = map toString (args.dependencies or [ ] ++ args.build-system or [ ]);
+    }
+    // {
+      meta = args.meta or { };
+      passthru = args.passthru or { };
+    }
+    // args.passthru or { };
+in
+python
