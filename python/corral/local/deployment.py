@@ -18,7 +18,7 @@ import redis.asyncio
 from corral.core.errors import UnavailableError
 from corral.local import wait
 from corral.local.client import client, command
-from corral.local.evidence import Policy
+from corral.local.evidence import Policy, Seen
 from corral.local.plan import SECRET_WORD
 from corral.local.servers import RedisServer, find_server, write_private
 from corral.local.supervisor import Service, Supervisor, left_behind
@@ -53,6 +53,7 @@ class Options:
     launch: Callable[[Path], Launch] | None = None  # from the deployment's directory
     base: Path | None = None
     through: str | None = None  # name of a socket in `base` by which the daemon reaches the server
+    sweep: bool = True  # at the end, kill whatever has `base` in its environment
 
 
 def plain_launch(agent: str) -> Launch:
@@ -145,7 +146,7 @@ class Deployment:
     ) -> None:
         await self._drop_admin()
         await self.supervisor.abandon()
-        for pid in left_behind(str(self.base)):
+        for pid in left_behind(str(self.base)) if self.options.sweep else ():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if not self.keep:
@@ -177,8 +178,10 @@ class Deployment:
             down=self.down,
         )
 
-    def reader(self, source: str, *, trim: bool = False) -> Reader:
-        """A client with the source's identity that reads its outbox and records."""
+    def reader(
+        self, source: str, *, trim: bool = False, on_seen: Callable[[Seen], None] = lambda _: None
+    ) -> Reader:
+        """A client with the source's identity that reads its outbox, records and tells."""
         return Reader(
             self.topology,
             self.agent,
@@ -186,6 +189,7 @@ class Deployment:
             self.board,
             protocol=self.options.protocol,
             trim=trim,
+            on_seen=on_seen,
         )
 
     # ------------------------------------------------------------ readiness

@@ -270,7 +270,7 @@ def check_socket_path(path: Path) -> None:
     if length > SOCKET_PATH_MAX_BYTES:
         raise UnavailableError(
             f"the socket path {path} has {length} bytes, more than {SOCKET_PATH_MAX_BYTES}",
-            hint="set TMPDIR to a shorter directory",
+            hint="choose a shorter directory (TMPDIR, or --dir of ./corral up)",
         )
 
 
