@@ -1,6 +1,6 @@
 [
   ./etc.nix
-  ./firewall.nix
+  ./networking.nix
   ./nixpkgs.nix
   ./redis.nix
   ./system.nix

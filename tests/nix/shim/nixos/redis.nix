@@ -38,6 +38,15 @@ let
             10000
           ]
         ];
+        slaveOf = option (types.nullOr (
+          types.submodule {
+            options = {
+              ip = mkOption { type = types.str; };
+              port = option types.port 6379;
+            };
+          }
+        )) null;
+        masterAuth = option (types.nullOr types.str) null;
         requirePass = option (types.nullOr types.str) null;
         requirePassFile = option (types.nullOr types.path) null;
         appendOnly = option types.bool false;
@@ -78,6 +87,10 @@ let
           unixsocket = config.unixSocket;
           unixsocketperm = toString config.unixSocketPerm;
         })
+        (lib.mkIf (config.slaveOf != null) {
+          slaveof = "${config.slaveOf.ip} ${toString config.slaveOf.port}";
+        })
+        (lib.mkIf (config.masterAuth != null) { masterauth = config.masterAuth; })
         (lib.mkIf (config.requirePass != null) { requirepass = config.requirePass; })
       ];
     };

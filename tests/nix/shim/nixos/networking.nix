@@ -1,4 +1,4 @@
-# The host's firewall as far as a service opens it or goes out through it.
+# The host's network as far as a service touches it: firewall, NAT, who manages interfaces.
 { lib, ... }:
 let
   inherit (lib) mkOption types;
@@ -52,5 +52,13 @@ in
       };
     };
     nftables.enable = flag false;
+    dhcpcd = {
+      enable = flag true;
+      denyInterfaces = names;
+    };
+    networkmanager = {
+      enable = flag false;
+      unmanaged = names;
+    };
   };
 }
