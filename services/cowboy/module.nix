@@ -108,6 +108,8 @@ let
           ];
           environment = {
             COWBOY_CONFIG = "/etc/cowboy/${agent}/settings.json";
+            # This unit's environment is the agent's: its path, files and credentials.
+            COWBOY_RUNS_INHERIT = "true";
             COWBOY_DAEMON_USER = names.daemonUser agent;
           };
           serviceConfig = hardening.runner // {

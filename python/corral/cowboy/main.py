@@ -100,12 +100,14 @@ def runner(agent: str, log_level: str) -> int:
     logs.configure("cowboy-runner", level=log_level)
     from corral.cowboy.runner import main as service
     from corral.cowboy.runner.configured import plans
+    from corral.cowboy.runner.inherited import for_runs
 
     settings = _settings()
+    inherited = for_runs(os.environ) if settings.runs_inherit else {}
     return service.main(
         service.RunnerOptions(
             agent=agent,
-            plans=plans(settings.load_sources(agent)),
+            plans=plans(settings.load_sources(agent), inherited),
             socket=settings.runner_socket(agent),
             runs=settings.runs_path(agent),
             daemon_uid=settings.daemon_uid(),

@@ -100,6 +100,11 @@ class CowboySettings(ServiceSettings):
         description="For `runner`: the daemon's user. With it the runner serves that user and "
         "root alone; unset: its own user and root.",
     )
+    runs_inherit: bool = Field(
+        default=False,
+        description="For `runner`: whether runs get its environment, without what is for the "
+        "service itself. For a unit whose environment is the agent's own.",
+    )
     redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(
         default=None,
         description="`unix:///path.sock`, `redis://host:port` or `rediss://host:port`; "

@@ -52,6 +52,30 @@ class TestServices:
         assert started[0].socket == host.runtime / "scout" / "runner.sock"
         assert started[0].runs == host.runtime / "scout" / "runs"
 
+    @pytest.mark.parametrize(("setting", "inherits"), [(None, False), ("true", True)])
+    def test_runs_inherit_only_when_told(
+        self,
+        setting: str | None,
+        inherits: bool,
+        run: Run,
+        host: Host,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        from corral.cowboy.runner import main as service
+        from corral.cowboy.runner.plan import ExecPlan
+
+        started: list[service.RunnerOptions] = []
+        monkeypatch.setattr(service, "main", started.append)
+        monkeypatch.setenv("API_KEY", "k")
+        if setting is not None:
+            monkeypatch.setenv("COWBOY_RUNS_INHERIT", setting)
+        host.add("scout", a2a=samples.source(runner={"kind": "exec", "command": ["x"]}))
+        run("runner", "scout")
+        plan = started[0].plans["a2a"]
+        assert isinstance(plan, ExecPlan)
+        assert plan.environment.get("API_KEY") == ("k" if inherits else None)
+        assert not [name for name in plan.environment if name.startswith("COWBOY_")]
+
     def test_a_bad_file_stops_the_runner_with_the_path_of_the_key(
         self, run: Run, host: Host
     ) -> None:

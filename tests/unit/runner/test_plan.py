@@ -7,7 +7,7 @@ import pytest
 
 from corral.core.errors import ConfigError
 from corral.cowboy.config import PAYLOAD_CEILING_BYTES, SourcesFile, parse_sources
-from corral.cowboy.runner import configured
+from corral.cowboy.runner import configured, inherited
 from corral.cowboy.runner.domain import REPLY_MAX_BYTES_LIMIT
 from corral.cowboy.runner.plan import (
     EchoPlan,
@@ -77,6 +77,25 @@ def test_the_runners_variables_win_over_configured_ones() -> None:
     environment = run_environment(plan, "scout", prepare_request("t"), TOKEN)
     assert environment[b"CORRAL_TURN_ID"] == b"t"
     assert environment[b"PATH"] == b"/bin"
+
+
+def test_what_is_inherited_is_weaker_than_what_is_configured() -> None:
+    runner = sources(kind="exec", command=["x"], environment={"MODEL": "own"})
+    plan = configured.plans(runner, {"MODEL": "inherited", "PATH": "/agent/bin"})["a2a"]
+    assert isinstance(plan, ExecPlan)
+    environment = run_environment(plan, "scout", prepare_request("t"), TOKEN)
+    assert (environment[b"MODEL"], environment[b"PATH"]) == (b"own", b"/agent/bin")
+    assert environment[b"LANG"] == b"C.UTF-8"
+
+
+def test_only_the_agents_own_variables_are_inherited() -> None:
+    own = {"PATH": "/bin", "HOME": "/h", "API_KEY": "k", "CREDENTIALS_DIRECTORY": "/c"}
+    services = (
+        *("COWBOY_CONFIG", "COWBOY_REDIS_PASSWORD", "CORRAL_SENDER", "CORRAL_RUN_TOKEN"),
+        *("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "INVOCATION_ID"),
+        *("JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "MEMORY_PRESSURE_WATCH", "TRACEPARENT"),
+    )
+    assert inherited.for_runs({**own, **dict.fromkeys(services, "x")}) == own
 
 
 def test_what_is_not_known_is_not_set() -> None:

@@ -1,17 +1,23 @@
 """From `sources.json` to what the runner runs. Nothing else of the runner knows that file."""
 
+from collections.abc import Mapping
+
 from corral.core.errors import ConfigError
 from corral.cowboy.config import EchoRunner, ExecRunner, SourcesFile
 from corral.cowboy.runner.domain import REPLY_MAX_BYTES_LIMIT
 from corral.cowboy.runner.plan import EchoPlan, ExecPlan, OutputRules, Plan
 
 
-def plans(sources: SourcesFile) -> dict[str, Plan]:
-    """The plan of every source, by its name. Raises `ConfigError` naming the key."""
-    return {name: _plan(name, source.runner) for name, source in sources.sources.items()}
+def plans(sources: SourcesFile, inherited: Mapping[str, str] | None = None) -> dict[str, Plan]:
+    """The plan of every source, by its name; its runs get ``inherited``, too.
+
+    Raises `ConfigError` naming the key.
+    """
+    given = inherited or {}
+    return {name: _plan(name, source.runner, given) for name, source in sources.sources.items()}
 
 
-def _plan(name: str, runner: ExecRunner | EchoRunner) -> Plan:
+def _plan(name: str, runner: ExecRunner | EchoRunner, inherited: Mapping[str, str]) -> Plan:
     if runner.reply_max_bytes > REPLY_MAX_BYTES_LIMIT:
         raise ConfigError(
             f"sources.{name}.runner.reply_max_bytes: {runner.reply_max_bytes} is more than "
@@ -22,7 +28,7 @@ def _plan(name: str, runner: ExecRunner | EchoRunner) -> Plan:
         return EchoPlan(OutputRules(False, runner.reply_max_bytes))
     return ExecPlan(
         command=runner.command,
-        environment=runner.environment,
+        environment={**inherited, **runner.environment},
         turn_timeout_s=runner.turn_timeout_s,
         output=OutputRules(runner.output == "json", runner.reply_max_bytes),
     )

@@ -1,5 +1,5 @@
 """What a source runs: a program, its environment, its limits (`configured` makes it). Pure.
-A run gets no environment variable from the runner's own environment.
+A run gets of the runner's own environment only what its plan holds (see `inherited`).
 """
 
 import os
