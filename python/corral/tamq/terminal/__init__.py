@@ -1,0 +1,1 @@
+"""Terminals: where the messages of the queue are written. See `base` for what the queue knows."""
