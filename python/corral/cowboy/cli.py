@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,6 +19,10 @@ EXIT_UNHEALTHY: Final = 1
 EXIT_USAGE: Final = 64
 EXIT_INTERNAL: Final = 70
 EXIT_INTERRUPTED: Final = 130
+COMMAND_TIMEOUT_S: Final = 60.0
+
+if TYPE_CHECKING:
+    from corral.cowboy.settings import CowboySettings
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -163,3 +167,28 @@ def _complete_source(
     except CorralError:
         return []
     return [CompletionItem(name) for name in sources if name.startswith(start)]
+
+
+def turn_id_of(agent: str, text: str) -> str:
+    from corral.cowboy.domain import parse_turn_id
+
+    try:
+        owner = parse_turn_id(text)[0]
+    except (ValueError, OverflowError):
+        raise UsageError(f"{text!r} is not a turn id", hint="AGENT.SOURCE.N.ENTRY-ID") from None
+    if owner != agent:
+        raise UsageError(f"{text} is a turn of {owner}, not of {agent}")
+    return text
+
+
+def settings_of_host() -> "CowboySettings":
+    from corral.core.settings import load
+    from corral.cowboy.settings import CowboySettings
+
+    return load(CowboySettings)
+
+
+def asked(agent: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+    from corral.cowboy.control import ask
+
+    return ask(settings_of_host().control_socket(agent), request, timeout_s)

@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import os
 import signal
+import time
 from pathlib import Path
 
 from corral.core import logs
@@ -17,6 +18,7 @@ from corral.cowboy.book import Orders
 from corral.cowboy.control import ControlServer
 from corral.cowboy.domain import session_id, unpack_id
 from corral.cowboy.engine import Engine
+from corral.cowboy.inquiry import Inquiry
 from corral.cowboy.machine import Machine
 from corral.cowboy.operations import Operations
 from corral.cowboy.redisconn import Wire, connection_to
@@ -29,6 +31,11 @@ from corral.cowboy.tick import Shared
 from corral.cowboy.turn import Turn
 
 _log = logs.get("cowboy.daemon")
+
+
+def clock_offset_s() -> float:
+    """Wall clock less the time since boot: it changes only when somebody sets the clock."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def only_one(path: Path) -> int:
@@ -66,6 +73,8 @@ class Daemon:
         self.engines: dict[str, Engine] = {}
         self.sessions: dict[str, Session] = {}
         self.runner: RunnerClient | None = None
+        self.uuid = ""  # of the ledger, once it is open
+        self.started_at = clock_offset_s()
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. Every stop is safe: what is open goes on at the start."""
@@ -83,6 +92,7 @@ class Daemon:
         identity = await self.writer.submit(
             lambda conn: open_ledger(conn, self.agent, self.clock.wall_ms())
         )
+        self.uuid = identity.uuid
         shared = Shared(
             self.agent, identity.uuid, self.writer, Rows(), self.clock,
             self.sources.limits.turns_concurrent_max,
@@ -93,7 +103,8 @@ class Daemon:
             self.sessions[name] = Session(engine, self._wire)
         self._make_runner(identity.uuid)
         operations = Operations(self)
-        control = ControlServer(self.settings.control_socket(self.agent), operations.table())
+        handlers = operations.table() | Inquiry(self, operations).table()
+        control = ControlServer(self.settings.control_socket(self.agent), handlers)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -116,6 +127,10 @@ class Daemon:
             self.notifier.stopping()
             for task in tasks:
                 task.cancel()
+
+    def clock_step_s(self) -> float:
+        """By how much the wall clock was set since the start of this daemon."""
+        return round(clock_offset_s() - self.started_at, 1)
 
     async def _announce(self, operations: Operations) -> None:
         """Ready: each source is at work, or it is known why it is not."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from corral.core import logs
 from corral.core.backoff import Backoff
 from corral.core.crashpoints import crashpoint
-from corral.core.errors import CorralError, StorageError, UsageError
+from corral.core.errors import CorralError, StorageError, UnavailableError, UsageError
 from corral.cowboy import points
 from corral.cowboy.config import ExecRunner, SourceConfig
 from corral.cowboy.domain import ZERO_ID, State, after, before
@@ -385,6 +385,10 @@ class Engine:
 
     def held_turn(self, turn: Turn | None) -> Turn:
         """The turn when it is held. Raises when it is not: release and abandon need that."""
+        if turn is not None and turn.state is State.REPLYING and turn.intent is State.HELD:
+            raise UnavailableError(
+                "this turn is about to be held: its notice is on the way", hint="try again"
+            )
         if turn is None or turn.state is not State.HELD:
             raise UsageError(
                 "this turn is not held", hint="cowboy turns list AGENT --state held lists them"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from corral.core.errors import UsageError
 from corral.cowboy.domain import (
     ZERO_ID,
     Ack,
@@ -309,6 +310,14 @@ class Intake:
             ]
             turn = fresh[-1] if fresh else lookup.by_message(cancels, order.row)
         return self._in_memory(turn) if turn is not None else None
+
+    def open_turn(self, incarnation: int, entry: bytes, lookup: Lookup) -> Turn:
+        """A turn to act upon, taken into memory if it was parked. UsageError: no such turn."""
+        turn = self.machine.book.by_entry.get((incarnation, entry))
+        turn = turn or lookup.by_entries(incarnation, [entry]).get(entry)
+        if turn is None:
+            raise UsageError("no such turn", hint="cowboy turns list AGENT shows the open ones")
+        return self._in_memory(turn)
 
     def _in_memory(self, turn: Turn) -> Turn:
         book = self.machine.book

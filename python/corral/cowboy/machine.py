@@ -7,6 +7,7 @@ book. The caller commits the batch before any of that work is done.
 
 from collections.abc import Callable
 
+from corral.core.errors import UsageError
 from corral.cowboy import points
 from corral.cowboy.book import Batch, Book, retry_delay_ms
 from corral.cowboy.config import AckPolicy, EchoRunner, OnInterrupt, SourceConfig
@@ -225,17 +226,21 @@ class Machine:
         """A cancel entry: end its target, now or once its run is over, and tell both senders."""
         if target is None or target.kind is Kind.CANCEL:
             self.reply(order, State.DONE, Outcome.CANCEL_UNKNOWN)
-        elif target.state in (State.RECEIVED, State.HELD):
-            self.reply(target, State.CANCELLED, Outcome.CANCELLED)
+        elif self.cancel_at_once(target):
             self.reply(order, State.DONE, Outcome.CANCEL_APPLIED)
         elif target.state is State.DISPATCHED:
             self.book.cancels.setdefault(target.id, []).append(order)
             self.book.orders.kill.append((target.id, target.attempt))
-        elif target.state is State.REPLYING and target.intent is State.HELD:
-            self.reply(target, State.CANCELLED, Outcome.CANCELLED)
-            self.reply(order, State.DONE, Outcome.CANCEL_APPLIED)
         else:
             self.reply(order, State.DONE, Outcome.CANCEL_TOO_LATE)
+
+    def cancel_at_once(self, turn: Turn) -> bool:
+        """End a turn that is not with the runner: waiting, held, or about to be held."""
+        about_to_be_held = turn.state is State.REPLYING and turn.intent is State.HELD
+        if turn.state not in (State.RECEIVED, State.HELD) and not about_to_be_held:
+            return False
+        self.reply(turn, State.CANCELLED, Outcome.CANCELLED)
+        return True
 
     def cancelled(self, turn: Turn) -> None:
         """The target's run is over (or never was): its notice is persisted with the same commit."""
@@ -337,6 +342,23 @@ class Machine:
         turn.release = True
         turn.generation += 1
         self.book.enqueue(turn, front=True)
+
+    def cancel_by_operator(self, turn: Turn) -> None:
+        """End a turn, now or once its run is over; nobody but its own sender is told.
+
+        Raises UsageError when it is too late, or when the turn is itself a cancellation.
+        """
+        if turn.kind is Kind.CANCEL:
+            raise UsageError(f"{turn.id} is itself a request to cancel")
+        if self.cancel_at_once(turn):
+            return
+        if turn.state is not State.DISPATCHED:
+            raise UsageError(
+                f"{turn.id} is {turn.state}: too late to cancel",
+                hint="cowboy turns show tells more",
+            )
+        self.book.cancels.setdefault(turn.id, [])
+        self.book.orders.kill.append((turn.id, turn.attempt))
 
     def abandon(self, turn: Turn) -> None:
         """The operator ends a held turn: dead letter and a notice."""

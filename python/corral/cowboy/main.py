@@ -10,25 +10,25 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
 from corral import __version__
 from corral.core.errors import UsageError
 from corral.cowboy.cli import (
+    COMMAND_TIMEOUT_S,
     EXIT_UNHEALTHY,
     EntryGroup,
     Output,
     agent_argument,
+    asked,
     json_option,
+    settings_of_host,
     source_argument,
 )
+from corral.cowboy.cli_turns import turns
 
-if TYPE_CHECKING:
-    from corral.cowboy.settings import CowboySettings
-
-COMMAND_TIMEOUT_S: Final = 60.0
 BACKUP_TIMEOUT_S: Final = 600.0
 
 ADOPTION = """\
@@ -82,7 +82,7 @@ def run(agent: str, log_level: str) -> None:
     logs.configure("cowboy", level=log_level)
     from corral.cowboy.daemon import run_daemon
 
-    asyncio.run(run_daemon(_settings(), agent))
+    asyncio.run(run_daemon(settings_of_host(), agent))
 
 
 @cli.command()
@@ -102,7 +102,7 @@ def runner(agent: str, log_level: str) -> int:
     from corral.cowboy.runner.configured import plans
     from corral.cowboy.runner.inherited import for_runs
 
-    settings = _settings()
+    settings = settings_of_host()
     inherited = for_runs(os.environ) if settings.runs_inherit else {}
     return service.main(
         service.RunnerOptions(
@@ -147,8 +147,9 @@ def send(
     """
     from corral.core.ids import new_uuid
     from corral.cowboy import redisops
+    from corral.cowboy.access import operator_endpoint
 
-    settings = _settings()
+    settings = settings_of_host()
     config = settings.load_sources(agent).sources.get(source)
     if config is None:
         raise UsageError(f"agent {agent} has no source {source!r}", hint="see its sources.json")
@@ -157,7 +158,7 @@ def send(
     else:
         body = os.fsencode(content)
     message = redisops.Message(body, message_id or new_uuid(), sender, channel, thread)
-    endpoint = settings.redis_endpoint(redisops.OPERATOR)
+    endpoint = operator_endpoint(settings)
     try:
         entry_id = asyncio.run(redisops.send(endpoint, config, message))
     except KeyboardInterrupt:
@@ -212,7 +213,7 @@ def status(output: Output, agent: str | None) -> int:
     """
     from corral.cowboy import report, view
 
-    settings = _settings()
+    settings = settings_of_host()
     names = [agent] if agent else settings.agents()
     reports = [report.of_agent(settings, name) for name in names]
     healthy = bool(reports) and all(one["healthy"] for one in reports)
@@ -243,7 +244,7 @@ def adopt(output: Output, agent: str, yes: bool) -> None:
             raise UsageError("adopt needs --yes where nobody can be asked", hint=ADOPTION)
         click.echo(ADOPTION)
         click.confirm(f"Adopt the present ledger for {agent}?", abort=True)
-    answer = _asked(agent, {"op": "adopt"}, COMMAND_TIMEOUT_S)
+    answer = asked(agent, {"op": "adopt"}, COMMAND_TIMEOUT_S)
     adopted, states = answer.get("adopted") or [], answer.get("states") or {}
     lines = [f"adopted {source}: now {states.get(source, 'unknown')}" for source in adopted]
     output.show(answer, "\n".join(lines) or f"nothing to adopt: no source of {agent} is blocked")
@@ -260,91 +261,8 @@ def backup(output: Output, agent: str) -> None:
     Example:
       cowboy backup scout
     """
-    answer = _asked(agent, {"op": "backup"}, BACKUP_TIMEOUT_S)
+    answer = asked(agent, {"op": "backup"}, BACKUP_TIMEOUT_S)
     output.show(answer, str(answer.get("path", "done")))
-
-
-@cli.group(no_args_is_help=False)
-def turns() -> None:
-    """Look at turns, and decide about those that are held."""
-
-
-@turns.command("list")
-@agent_argument()
-@click.option("--source", help="Only of this source.")
-@click.option("--state", help="Only in this state, as held.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="At most so many."
-)
-@json_option
-@click.pass_obj
-def turns_list(
-    output: Output, agent: str, source: str | None, state: str | None, limit: int
-) -> None:
-    """List turns of AGENT that are not finished, oldest first.
-
-    \b
-    Examples:
-      cowboy turns list scout
-      cowboy turns list scout --state held --json
-    """
-    from corral.core.clock import wall_ms
-    from corral.cowboy import view
-
-    answer = _asked(agent, {"op": "turns", "source": source, "state": state}, COMMAND_TIMEOUT_S)
-    found = answer.get("turns", [])
-    shown, more = found[:limit], len(found[limit:]) + answer.get("more", 0)
-    text = view.turns(shown, wall_ms())
-    output.show({"turns": shown, "more": more}, f"{text}\n{more} more" if more else text)
-
-
-@turns.command("show")
-@agent_argument()
-@click.argument("turn_id")
-@json_option
-@click.pass_obj
-def turns_show(output: Output, agent: str, turn_id: str) -> None:
-    """Show what the ledger knows of one turn, without its content.
-
-    \b
-    Example:
-      cowboy turns show scout scout.a2a.1.1732935482123-0
-    """
-    from corral.cowboy import view
-
-    request = {"op": "turn", "turn_id": _turn_id(agent, turn_id)}
-    found = _asked(agent, request, COMMAND_TIMEOUT_S).get("turn", {})
-    output.show(found, view.fields(found))
-
-
-@turns.command("release")
-@agent_argument()
-@click.argument("turn_id")
-@json_option
-@click.pass_obj
-def turns_release(output: Output, agent: str, turn_id: str) -> None:
-    """Let a held turn run again, as a resumed turn.
-
-    \b
-    Example:
-      cowboy turns release scout scout.a2a.1.1732935482123-0
-    """
-    _decide(output, agent, turn_id, "release", "released")
-
-
-@turns.command("abandon")
-@agent_argument()
-@click.argument("turn_id")
-@json_option
-@click.pass_obj
-def turns_abandon(output: Output, agent: str, turn_id: str) -> None:
-    """End a held turn; its sender is told.
-
-    \b
-    Example:
-      cowboy turns abandon scout scout.a2a.1.1732935482123-0
-    """
-    _decide(output, agent, turn_id, "abandon", "abandoned")
 
 
 @cli.command()
@@ -360,35 +278,7 @@ def schema() -> None:
     click.echo(schema_text(), nl=False)
 
 
-def _decide(output: Output, agent: str, turn_id: str, op: str, done: str) -> None:
-    request = {"op": op, "turn_id": _turn_id(agent, turn_id)}
-    answer = _asked(agent, request, COMMAND_TIMEOUT_S)
-    output.show({"turn_id": turn_id, **answer}, f"{done} {turn_id}")
-
-
-def _turn_id(agent: str, text: str) -> str:
-    from corral.cowboy.domain import parse_turn_id
-
-    try:
-        owner = parse_turn_id(text)[0]
-    except (ValueError, OverflowError):
-        raise UsageError(f"{text!r} is not a turn id", hint="AGENT.SOURCE.N.ENTRY-ID") from None
-    if owner != agent:
-        raise UsageError(f"{text} is a turn of {owner}, not of {agent}")
-    return text
-
-
-def _settings() -> "CowboySettings":
-    from corral.core.settings import load
-    from corral.cowboy.settings import CowboySettings
-
-    return load(CowboySettings)
-
-
-def _asked(agent: str, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-    from corral.cowboy.control import ask
-
-    return ask(_settings().control_socket(agent), request, timeout_s)
+cli.add_command(turns)
 
 
 if __name__ == "__main__":

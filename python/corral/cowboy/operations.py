@@ -1,12 +1,15 @@
 """What the control socket offers, the heartbeat, and the figures that both give."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from corral import __version__
 from corral.core import logs
 from corral.core.errors import CorralError, UsageError
 from corral.core.metrics import Metrics
+from corral.core.sqlite import migrations
 from corral.cowboy.domain import State, parse_turn_id, unpack_id
 from corral.cowboy.engine import Engine
 from corral.cowboy.session import Session
@@ -20,6 +23,7 @@ TURNS_SHOWN_MAX = 1_000
 HEARTBEAT_S = 1.0
 WRITER_ANSWER_S = 5.0
 METRICS_EVERY = 5
+SCHEMA = len(migrations("corral.cowboy"))
 
 Request = Mapping[str, Any]
 
@@ -51,11 +55,16 @@ class Operations:
         runner = daemon.runner
         return {
             "agent": daemon.agent,
+            "version": __version__,
+            "pid": os.getpid(),
+            "clock_step_s": daemon.clock_step_s(),
             "healthy": all(source["healthy"] for source in sources),
             "runner": None
             if runner is None
             else {"connected": runner.connected, "runner": runner.runner_id},
             "ledger": {
+                "uuid": daemon.uuid,
+                "schema": SCHEMA,
                 "commits": daemon.writer.commits,
                 "wal_bytes": daemon.writer.wal_bytes(),
             },
@@ -145,7 +154,7 @@ class Operations:
 
     # ------------------------------------------------------------ turns
 
-    def _engine_of(self, request: Request) -> tuple[Engine, str]:
+    def engine_of(self, request: Request) -> tuple[Engine, str]:
         turn_id = request.get("turn_id")
         if not isinstance(turn_id, str):
             raise UsageError("turn_id is missing")
@@ -176,7 +185,7 @@ class Operations:
 
     async def turn(self, request: Request) -> dict[str, object]:
         """One turn, open or not."""
-        engine, turn_id = self._engine_of(request)
+        engine, turn_id = self.engine_of(request)
         _, _, incarnation, entry = parse_turn_id(turn_id)
         open_turn = engine.machine.book.by_id.get(turn_id)
         if open_turn is not None:
@@ -190,7 +199,7 @@ class Operations:
 
     async def release(self, request: Request) -> dict[str, object]:
         """Let a held turn go on, as a resumed run in its channel."""
-        engine, turn_id = self._engine_of(request)
+        engine, turn_id = self.engine_of(request)
         machine = engine.machine
         await engine.command(
             lambda: machine.release(engine.held_turn(machine.book.by_id.get(turn_id)))
@@ -199,7 +208,7 @@ class Operations:
 
     async def abandon(self, request: Request) -> dict[str, object]:
         """End a held turn: a dead letter and a notice to its sender."""
-        engine, turn_id = self._engine_of(request)
+        engine, turn_id = self.engine_of(request)
         machine = engine.machine
         await engine.command(
             lambda: machine.abandon(engine.held_turn(machine.book.by_id.get(turn_id)))
@@ -336,4 +345,8 @@ def describe(turn: Turn) -> dict[str, object]:
         "sender": turn.sender.decode(errors="replace") if turn.sender else None,
         "message_id": turn.message_id.decode(errors="replace") if turn.message_id else None,
         "released": turn.release,
+        "parked": turn.parked,
+        "slot": turn.slot,
+        "thread": turn.thread.decode(errors="replace") if turn.thread else None,
+        "traceparent": turn.traceparent.decode(errors="replace") if turn.traceparent else None,
     }

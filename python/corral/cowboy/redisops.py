@@ -14,7 +14,6 @@ from corral.cowboy.redisconn import RedisFault, Unreachable, Wire, connection_to
 from corral.cowboy.settings import RedisEndpoint
 
 ANSWER_TIMEOUT_S: Final = 10.0
-OPERATOR: Final = "operator"  # the user of these commands when the settings name none
 
 
 class UncertainSendError(UnavailableError):

@@ -7,6 +7,7 @@ COWBOY_CONFIG names; see `corral.core.settings`. What is to be read from which s
 
 import os
 import pwd
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,6 +76,12 @@ def _split_redis_url(value: str) -> tuple[SplitResult, int]:
     return parts, int(database or 0)
 
 
+def _netns(value: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", value) is None:
+        raise ValueError("is not the name of a network namespace")
+    return value
+
+
 class CowboySettings(ServiceSettings):
     """The settings of cowboy; read them with `corral.core.settings.load(CowboySettings)`."""
 
@@ -118,6 +125,16 @@ class CowboySettings(ServiceSettings):
     redis_password: SecretStr | None = Field(default=None, description="Password of that user.")
     redis_protocol: int = Field(
         default=3, ge=2, le=3, description="Version of the Redis protocol, RESP2 or RESP3."
+    )
+    redis_netns: Annotated[str, AfterValidator(_netns)] | None = Field(
+        default=None,
+        description="Network namespace in which Redis listens, by its name in `/run/netns`. The "
+        "operator's commands enter it, which only root can; not needed for a Unix socket.",
+    )
+    operator_env: Path = Field(
+        default=Path("/run/cowboy/operator-redis.env"),
+        description="Where the operator's commands find `REDIS_URL` and `REDISCLI_AUTH` "
+        "when no `redis_url` is set.",
     )
     metrics_dir: Path | None = Field(
         default=None, description="Where to write `cowboy-<agent>.prom`; unset: nowhere."

@@ -71,8 +71,9 @@ def agent_status(report: Fields) -> str:
 
 _SOURCE_HEADINGS = (
     "SOURCE", "STATE", "HEALTHY", "LAST POLL", "OPEN", "PARKED", "UNACKED", "OLDEST UNANSWERED",
+    "TURNS",
 )  # fmt: skip
-_REDIS_HEADINGS = ("SOURCE", "LAG", "PENDING", "OLDEST IDLE", "OUTBOX READERS", "DEAD")
+_REDIS_HEADINGS = ("SOURCE", "LAG", "PENDING", "OLDEST IDLE", "OUTBOX", "OUTBOX READERS", "DEAD")
 
 
 def _source_row(source: Fields) -> list[object]:
@@ -86,6 +87,8 @@ def _source_row(source: Fields) -> list[object]:
         source.get("parked"),
         source.get("unacked"),
         f"{duration(oldest.get('age_s'))} {oldest.get('turn_id')}" if oldest else None,
+        ", ".join(f"{count} {state}" for state, count in (source.get("turns") or {}).items())
+        or "none",
     ]
 
 
@@ -101,6 +104,7 @@ def _redis_row(source: Fields) -> list[object]:
         inbox["lag"],
         inbox["pending"],
         duration(None if idle_ms is None else idle_ms / 1000),
+        outbox["length"],
         readers or "none",
         source["dead"],
     ]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from corral.core.errors import UsageError
 from corral.cowboy.domain import Outcome, State, unpack_id
 from tests.unit.cowboy import stages
 from tests.unit.cowboy.stages import CHANNEL, STAGES, TARGET_ID, Stage, holding_world
@@ -308,3 +309,57 @@ def test_a_message_id_that_looks_like_a_turn_id_of_elsewhere() -> None:
     world.finish()
     assert world.outcomes(order) == [Outcome.CANCEL_APPLIED]
     assert world.state(entry) is State.CANCELLED
+
+
+# ------------------------------------------------------------------------------- by an operator
+
+
+def operator_cancels(world: World, entry: bytes) -> list[UsageError]:
+    """The operator's command, as a tick runs it; what it refused with."""
+    driver, turn, refused = world.driver, world.turn(entry), list[UsageError]()
+
+    def event() -> None:
+        try:
+            found = driver.intake.open_turn(turn.incarnation, entry, driver.ledger)
+            driver.machine.cancel_by_operator(found)
+        except UsageError as error:
+            refused.append(error)
+
+    world.post(event)
+    world.tick()
+    return refused
+
+
+@both_acks
+@pytest.mark.parametrize("stage", IN_TIME, ids=named)
+def test_an_operator_cancels_in_time(stage: Stage, ack: str) -> None:
+    world = holding_world(ack)
+    entry = stage(world)
+    assert operator_cancels(world, entry) == []
+    if stage in RUNNING:
+        assert world.state(entry) is State.DISPATCHED, "not before its run is over"
+    world.quiesce()
+    assert world.state(entry) is State.CANCELLED
+    assert world.outcomes(entry)[-1] == Outcome.CANCELLED
+    world.finish()
+
+
+@pytest.mark.parametrize("stage", TOO_LATE, ids=named)
+def test_an_operator_cancels_too_late(stage: Stage) -> None:
+    world = holding_world()
+    entry = stage(world)
+    before = world.turn(entry)
+    (refused,) = operator_cancels(world, entry)
+    assert "too late" in refused.message
+    assert world.turn(entry).generation == before.generation
+    world.finish()
+
+
+def test_an_operator_cannot_cancel_a_cancellation_or_what_is_not_there() -> None:
+    world = holding_world()
+    order = world.cancel(TARGET_ID)
+    (refused,) = operator_cancels(world, order)
+    assert "itself a request to cancel" in refused.message
+    with pytest.raises(UsageError, match="no such turn"):
+        world.driver.intake.open_turn(1, b"\xff" * 16, world.driver.ledger)
+    world.finish()

@@ -1,0 +1,16 @@
+-- What the operator's commands ask about one entry, on a connection of its own.
+
+-- name: turns_of_entry
+SELECT t.* FROM turns t JOIN sources s ON s.id = t.source_id
+WHERE s.name = ? AND t.incarnation = ? AND t.entry = ?;
+
+-- name: turns_of_message
+SELECT t.* FROM turns t JOIN sources s ON s.id = t.source_id
+WHERE s.name = ? AND t.identity >= ? AND t.identity <= ? ORDER BY t.id DESC LIMIT ?;
+
+-- name: notes_of_entry
+SELECT n.at_ms, n.kind, n.detail FROM notes n JOIN sources s ON s.id = n.source_id
+WHERE s.name = ? AND n.entry = ? ORDER BY n.id DESC LIMIT ?;
+
+-- name: integrity
+PRAGMA quick_check(1);
