@@ -1,45 +1,58 @@
-{
-  lib,
-  python3Packages,
-}:
-let
-  # Stated once, where the program itself reads it.
-  version = builtins.match ".*__version__ = \"([^\"]+)\".*" (
-    builtins.readFile ../../python/corral/__init__.py
-  );
-in
-python3Packages.buildPythonApplication {
-  pname = "corral";
-  version = builtins.head version;
-  pyproject = true;
+# The distribution with the `cowboy` program, for `pkgs.callPackage`.
+{ python3Packages }:
+python3Packages.callPackage (
+  {
+    lib,
+    setuptools,
+    aiosqlite,
+    click,
+    hiredis,
+    prometheus-client,
+    pydantic,
+    pydantic-settings,
+    redis,
+    rich,
+    structlog,
+  }:
+  let
+    # Stated once, where the program itself reads it.
+    version = builtins.match ".*__version__ = \"([^\"]+)\".*" (
+      builtins.readFile ../../python/corral/__init__.py
+    );
+  in
+  python3Packages.buildPythonApplication {
+    pname = "corral";
+    version = builtins.head version;
+    pyproject = true;
 
-  src = ../../python;
+    src = ../../python;
+    postPatch = "cp ${../../examples/demo.json} corral/local/demo.json";
 
-  build-system = [ python3Packages.setuptools ];
+    build-system = [ setuptools ];
+    dependencies = [
+      aiosqlite
+      click
+      hiredis
+      prometheus-client
+      pydantic
+      pydantic-settings
+      redis
+      rich
+      structlog
+    ];
 
-  dependencies = [
-    python3Packages.aiosqlite
-    python3Packages.click
-    python3Packages.hiredis
-    python3Packages.prometheus-client
-    python3Packages.pydantic
-    python3Packages.pydantic-settings
-    python3Packages.redis
-    python3Packages.rich
-    python3Packages.structlog
-  ];
+    # The tests need servers and a terminal: `./corral test` runs them, from a checkout.
+    doCheck = false;
+    pythonImportsCheck = [
+      "corral.cowboy.main"
+      "corral.cowboy.runner"
+    ];
 
-  # The tests need servers and a terminal: `./corral test` runs them, from a checkout.
-  doCheck = false;
-  pythonImportsCheck = [
-    "corral.cowboy.main"
-    "corral.cowboy.runner"
-  ];
-
-  meta = {
-    description = "Carries messages to AI agents and their answers back; loses none to a kill";
-    license = lib.licenses.asl20;
-    mainProgram = "cowboy";
-    platforms = lib.platforms.linux;
-  };
-}
+    meta = {
+      description = "Carries messages to AI agents and their answers back; loses none to a kill";
+      license = lib.licenses.asl20;
+      mainProgram = "cowboy";
+      platforms = lib.platforms.linux;
+    };
+  }
+) { }

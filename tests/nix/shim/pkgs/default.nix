@@ -8,8 +8,14 @@ let
   builders = import ./builders.nix { inherit lib system; };
   formats = import ./formats.nix;
 
+  made =
+    overlays:
+    lib.fix (
+      builtins.foldl' (before: overlay: lib.extends overlay before) (base overlays) overlays
+    );
+
   base =
-    pkgs:
+    overlays: pkgs:
     builtins.mapAttrs builders.package (import ./names.nix)
     // {
       inherit
@@ -22,7 +28,7 @@ let
       inherit pkgs;
       buildPackages = pkgs;
       callPackage = lib.callPackageWith pkgs;
-      extend = overlay: lib.fix (lib.extends overlay (_: pkgs));
+      extend = overlay: made (overlays ++ [ overlay ]);
       stdenv = {
         hostPlatform = {
           inherit system;
@@ -107,7 +113,7 @@ let
       formats = formats { inherit lib pkgs; };
       mkShell =
         args: builders.mkDerivation ({ name = "nix-shell"; } // removeAttrs args [ "packages" ]);
-      python3 = import ./python.nix { inherit lib builders; };
+      python3 = import ./python.nix { inherit lib builders pkgs; };
       python3Packages = pkgs.python3.pkgs;
       python313Packages = pkgs.python3.pkgs;
       testers.runNixOSTest =
@@ -124,4 +130,4 @@ let
         };
     };
 in
-builtins.foldl' (pkgs: overlay: pkgs.extend overlay) (lib.fix base) overlays
+made overlays

@@ -15,6 +15,7 @@ in
   gawk = program "5.3" "awk";
   gnugrep = program "3.12" "grep";
   gnused = program "4.9" "sed";
+  git = program "2.51" "git";
   glibcLocales = package "2.40";
   iproute2 = program "6.17" "ip";
   iptables = program "1.8" "iptables";
@@ -31,6 +32,7 @@ in
   };
   statix = program "0.5" "statix";
   nixfmt = program "1.1" "nixfmt";
+  nixfmt-tree = program "2.3" "treefmt";
   systemd = package "258";
   tmux = program "3.5" "tmux";
   tzdata = package "2025b";

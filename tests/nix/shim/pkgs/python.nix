@@ -1,5 +1,5 @@
 # A Python of nixpkgs: packages by name, and builders that keep what they are given.
-{ lib, builders }:
+{ lib, builders, pkgs }:
 let
   version = "3.13";
   python =
@@ -38,6 +38,8 @@ let
   ] named
   // {
     inherit python;
+    callPackage = lib.callPackageWith (pkgs // packages);
+    toPythonModule = lib.id;
     buildPythonPackage = built;
     buildPythonApplication = built;
   };

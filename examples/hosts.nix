@@ -1,0 +1,4 @@
+# The examples that are whole hosts, by name.
+{
+  single-host = ./single-host.nix;
+}

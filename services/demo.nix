@@ -1,0 +1,17 @@
+# `nix run .#demo`: the demo with everything that it starts.
+{
+  python3,
+  corral,
+  redis,
+  writeShellApplication,
+}:
+writeShellApplication {
+  name = "corral-demo";
+  runtimeInputs = [
+    (python3.withPackages (packages: [ (packages.toPythonModule corral) ]))
+    redis
+  ];
+  text = ''
+    exec python3 -P -m corral.local.demo "$@"
+  '';
+}

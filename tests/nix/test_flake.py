@@ -1,0 +1,109 @@
+"""The flake evaluates on Debian's nix with the stand-in; a fault anywhere in it is found."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.nix import flake, nix
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("flake")
+    flake.copy(folder)
+    return folder
+
+
+@pytest.fixture
+def checkout(pristine: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(pristine, tmp_path / "checkout"))
+
+
+def test_it_passes(pristine: Path, tmp_path: Path) -> None:
+    flake.check(pristine, tmp_path)
+
+
+def edit(file: str, old: str, new: str) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        text = (folder / file).read_text(encoding="utf-8")
+        assert old in text, f"{old} is not in {file}"
+        (folder / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("plant", "reason"),
+    [
+        pytest.param(
+            edit("examples/single-host.nix", "services.corral", "services.coral"),
+            r"The option `services\.coral' does not exist",
+            id="an example's option",
+        ),
+        pytest.param(
+            edit("services/cowboy/package.nix", "structlog,", "structlog,\n    absent,"),
+            "absent",
+            id="the package's dependencies",
+        ),
+        pytest.param(
+            edit("tests/nix/shell.nix", "tmux,", "tmux,\n  absent,"), "absent", id="the shell"
+        ),
+        pytest.param(
+            edit("tests/nix/style-check.nix", "statix,", "statix,\n  absent,"),
+            "absent",
+            id="a check",
+        ),
+        pytest.param(
+            edit("flake.nix", "default = corral;", "default = ./modules;"),
+            "module must be a function or an attribute set",
+            id="a module that is no function and no set",
+        ),
+    ],
+)
+def test_a_planted_fault_is_found(
+    checkout: Path, tmp_path: Path, plant: Callable[[Path], None], reason: str
+) -> None:
+    plant(checkout)
+    with pytest.raises(nix.NixError, match=reason):
+        flake.check(checkout, tmp_path)
+
+
+def test_a_scenario_is_a_check_of_its_own(checkout: Path, tmp_path: Path) -> None:
+    """The control is every other test: without the fault the check passes."""
+    scenarios = checkout / "tests" / "vm" / "scenarios"
+    scenarios.mkdir(parents=True, exist_ok=True)
+    (scenarios / "planted.py").write_text("machine.start()\n")
+    host = checkout / "tests" / "vm" / "hosts" / "planted.nix"
+    host.parent.mkdir(exist_ok=True)
+    host.write_text("{ services.cowboy.enabel = true; }\n")
+    with pytest.raises(nix.NixError, match=r"The option `services\.cowboy\.enabel' does not exist"):
+        flake.check(checkout, tmp_path)
+
+
+def test_the_apps_evaluate(pristine: Path, tmp_path: Path) -> None:
+    """`nix flake check` of Debian's nix does not look at them."""
+    for app, program in {"demo": "corral-demo", "cowboy": "cowboy"}.items():
+        wanted = f"path:.#apps.x86_64-linux.{app}.program"
+        found = flake.run(pristine, tmp_path, "--raw", wanted, *flake.WITH_SHIM, command="eval")
+        assert re.fullmatch(rf"/nix/store/[0-9a-z]{{32}}-corral[^/]*/bin/{program}", found)
+
+
+def test_every_example_host_is_in_the_list() -> None:
+    listed = (nix.EXAMPLES / "hosts.nix").read_text(encoding="utf-8")
+    named = set(re.findall(r"\./([a-z0-9-]+\.nix);", listed))
+    there = {path.name for path in nix.EXAMPLES.glob("*.nix")}
+    assert named == there - {"demo.nix", "hosts.nix"}
+
+
+def test_nixpkgs_is_pinned_to_a_release(pristine: Path, tmp_path: Path) -> None:
+    found = json.loads(
+        flake.run(pristine, tmp_path, "metadata", "--json", "--no-update-lock-file", "path:.")
+    )
+    nixpkgs = found["locks"]["nodes"]["nixpkgs"]
+    assert nixpkgs["original"]["ref"] == "nixos-26.05"
+    assert re.fullmatch(r"[0-9a-f]{40}", nixpkgs["locked"]["rev"])
+    assert re.fullmatch(r"sha256-[A-Za-z0-9+/]{43}=", nixpkgs["locked"]["narHash"])
