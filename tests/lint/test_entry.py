@@ -118,7 +118,7 @@ def test_without_root_one_line_names_the_command_that_installs(bare: Bare) -> No
     )
     status, err = bare.run("test")
     assert status == 69
-    assert err.endswith(f"{install} python3-venv git nix-bin redis-tools systemd\n")
+    assert err.endswith(f"{install} python3-venv git nix-bin redis-tools systemd tmux\n")
     assert err.count("\n") == 1
 
 

@@ -1,0 +1,274 @@
+"""Writes one message into one session and sees what became of it; the same for tmux and pty.
+
+    look ── not ready ──▶ NOT_READY, GONE
+     │ ready                        │ holds exactly our text already
+     ▼                              │
+    paste ── text not seen ──▶ UNKNOWN, NOT_SUBMITTED
+     │ exactly our text is in the composer
+     ▼                              ▼
+    Enter (by itself, after a delay; again only while exactly our text is still there)
+     │
+     ▼
+    drained ▶ INJECTED      still there ▶ NOT_SUBMITTED      cannot be seen ▶ UNKNOWN
+
+Enter is only ever written while the composer shows exactly our text. So it can answer no question
+and submit nobody's draft, but for the milliseconds between the look and the write (a `Port` that
+can hold human input back has not even those).
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Final
+
+from corral.core.clock import Clock, SystemClock
+from corral.core.crashpoints import crashpoint
+from corral.tamq.terminal import points
+from corral.tamq.terminal.base import (
+    INJECT_MAX_MS,
+    LOOK_MAX_MS,
+    Injection,
+    Outcome,
+    Readiness,
+    Ready,
+    Wake,
+)
+from corral.tamq.terminal.process import LineMode
+from corral.tamq.terminal.profiles import Profile
+from corral.tamq.terminal.screen import Screen
+from corral.tamq.terminal.text import Paste, render, squeeze
+from corral.tamq.terminal.view import View, look, shows_collapsed
+
+POLL_MS: Final = 50
+SEEN_MAX_MS: Final = 4_000  # from the paste until the composer shows it
+DRAINED_MAX_MS: Final = 2_500  # from an Enter until the composer is empty
+ENTERS_MAX: Final = 3
+LINE_MAX_BYTES: Final = 4_095  # what the kernel keeps of a line that a program reads whole
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A session at one moment. With a `hindrance`, nothing can be written, whatever it shows.
+
+    `bracketed`: the program asked for bracketed paste; `None` where that cannot be known.
+    """
+
+    hindrance: Readiness | None = None
+    screen: Screen | None = None
+    bracketed: bool | None = None
+    mode: LineMode | None = None
+
+
+class NotWrittenError(Exception):
+    """Nothing reached the session. `reason` is a stable code."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Port(ABC):
+    """The way into one session.
+
+    The writers raise `NotWrittenError` when nothing was written, and `TimeoutError` when that is
+    not known.
+    """
+
+    @abstractmethod
+    async def sight(self) -> Sight: ...
+
+    @abstractmethod
+    async def paste(self, paste: Paste, *, bracketed: bool) -> None: ...
+
+    @abstractmethod
+    async def enter(self) -> None: ...
+
+    @abstractmethod
+    def exclusive(self) -> AbstractAsyncContextManager[None]:
+        """Keeps other writers of this session out, as far as that can be done."""
+
+
+class Injector:
+    """One profile's way of writing through a port."""
+
+    def __init__(self, port: Port, profile: Profile, clock: Clock | None = None) -> None:
+        self._port = port
+        self._profile = profile
+        self._clock = clock or SystemClock()
+
+    async def readiness(self, wake: Wake | None) -> Readiness:
+        try:
+            async with asyncio.timeout(LOOK_MAX_MS / 1000):
+                return self._judge(await self._port.sight(), wake)[0]
+        except TimeoutError:
+            return Readiness(Ready.UNREACHABLE, "look_timeout")
+
+    async def inject(self, wake: Wake) -> Injection:
+        attempt = _Attempt(self._port, self._profile, self._clock, self._judge)
+        try:
+            async with asyncio.timeout(INJECT_MAX_MS / 1000):
+                async with self._port.exclusive():
+                    return await attempt.run(wake)
+        except TimeoutError:
+            if attempt.typed:
+                return Injection(Outcome.UNKNOWN, "inject_timeout", True, attempt.enters)
+            return Injection(Outcome.NOT_READY, "inject_timeout")
+
+    def _judge(self, sight: Sight, wake: Wake | None) -> tuple[Readiness, Paste | None]:
+        """The readiness, and which of the message's texts is in the composer already."""
+        if sight.hindrance is not None or sight.screen is None:
+            return sight.hindrance or Readiness(Ready.UNREACHABLE, "no_screen"), None
+        view = look(sight.screen, self._profile)
+        if wake is not None:
+            for number in wake.earlier_attempts:
+                paste = self.paste(wake, sight, number)
+                if view.shows(paste) or shows_collapsed(view, paste, self._profile):
+                    if view.working:
+                        return Readiness(Ready.BUSY, "working", pasted=True), None
+                    return Readiness(Ready.READY, "pasted", pasted=True), paste
+        if view.state is not Ready.READY:
+            return Readiness(view.state, view.reason), None
+        return self._fits(sight, wake), None
+
+    def _fits(self, sight: Sight, wake: Wake | None) -> Readiness:
+        """Whether what the kernel does with a line lets the text through."""
+        if sight.mode is not None and sight.mode.canonical:
+            if not sight.mode.echo:  # somebody is asked for a password
+                return Readiness(Ready.DIALOG, "no_echo")
+            if wake is not None:
+                paste = self.paste(wake, sight)
+                if len(paste.typed(bracketed=False)) > LINE_MAX_BYTES:
+                    return Readiness(Ready.BUSY, "line_too_long")
+        return Readiness(Ready.READY, "ready")
+
+    def paste(self, wake: Wake, sight: Sight, attempt: int | None = None) -> Paste:
+        """The text, in one line when the program would take a line end for Enter."""
+        return render(wake, attempt=attempt, one_line=not is_bracketed(sight, self._profile))
+
+
+def is_bracketed(sight: Sight, profile: Profile) -> bool:
+    """Whether line ends in a paste are text to the program. Where nobody knows: the profile."""
+    if sight.mode is not None and sight.mode.canonical:
+        return False
+    return profile.bracketed if sight.bracketed is None else sight.bracketed
+
+
+_Judge = Callable[[Sight, Wake | None], tuple[Readiness, Paste | None]]
+
+
+class _Attempt:
+    def __init__(self, port: Port, profile: Profile, clock: Clock, judge: _Judge) -> None:
+        self._port = port
+        self._profile = profile
+        self._clock = clock
+        self._judge = judge
+        self.typed = False
+        self.enters = 0
+
+    async def run(self, wake: Wake) -> Injection:
+        sight = await self._port.sight()
+        readiness, paste = self._judge(sight, wake)
+        if readiness.state is Ready.GONE:
+            return Injection(Outcome.GONE, readiness.reason)
+        if readiness.state is not Ready.READY:
+            return Injection(Outcome.NOT_READY, readiness.reason)
+        if paste is None:
+            bracketed = is_bracketed(sight, self._profile)
+            paste = render(wake, one_line=not bracketed)
+            crashpoint(points.TYPING)
+            self.typed = True  # until it is known that it did not
+            try:
+                await self._port.paste(paste, bracketed=bracketed)
+            except NotWrittenError as error:
+                self.typed = False
+                return Injection(Outcome.NOT_READY, error.reason)
+            crashpoint(points.PASTED)
+            return await self._after_paste(paste)
+        self.typed = True
+        return await self._submit(paste)
+
+    async def _after_paste(self, paste: Paste) -> Injection:
+        began = self._clock.mono_s()
+        seen = Ready.BUSY
+        async for view in self._views(SEEN_MAX_MS):
+            if view is None:
+                return self._end(Outcome.UNKNOWN, "gone_after_paste")
+            seen = view.state
+            if self._ours(view, paste):
+                wait_s = self._profile.submit_delay_ms / 1000 - (self._clock.mono_s() - began)
+                await self._clock.sleep(max(0.0, wait_s))
+                return await self._submit(paste)
+            if view.holds_part_of(paste) and view.state is Ready.DRAFT:
+                seen = Ready.DRAFT
+        if seen is Ready.DRAFT:
+            return self._end(Outcome.NOT_SUBMITTED, "draft_mixed")
+        return self._end(Outcome.UNKNOWN, "paste_not_seen")
+
+    async def _submit(self, paste: Paste) -> Injection:
+        if not self._profile.submits:
+            return self._end(Outcome.INJECTED, "shown")
+        for _ in range(ENTERS_MAX):
+            view = await self._view()
+            if view is None:
+                return self._end(Outcome.UNKNOWN, "gone_after_paste")
+            if not self._ours(view, paste):
+                # Somebody else typed or pressed Enter; or a question came up.
+                return self._not_ours(view, paste)
+            try:
+                await self._port.enter()
+            except NotWrittenError as error:
+                return self._end(Outcome.NOT_SUBMITTED, error.reason)
+            self.enters += 1
+            crashpoint(points.SUBMITTED)
+            ended = await self._drained(paste)
+            if ended is not None:
+                return ended
+        return self._end(Outcome.NOT_SUBMITTED, "enter_ignored")
+
+    async def _drained(self, paste: Paste) -> Injection | None:
+        """What was seen after an Enter; `None` when exactly our text is still in the composer."""
+        ours = False
+        async for view in self._views(DRAINED_MAX_MS):
+            if view is None:
+                return self._end(Outcome.UNKNOWN, "gone_after_enter")
+            ours = self._ours(view, paste)
+            if not ours and view.texts and not view.holds_part_of(paste):
+                return self._end(Outcome.INJECTED, "drained")
+            if not view.texts and squeeze(paste.head) in view.all:
+                return self._end(
+                    Outcome.INJECTED, "in_transcript"
+                )  # a question covers the composer
+        return None if ours else self._end(Outcome.UNKNOWN, "not_seen_to_drain")
+
+    def _not_ours(self, view: View, paste: Paste) -> Injection:
+        if view.holds_part_of(paste):
+            return self._end(Outcome.NOT_SUBMITTED, "draft_mixed")
+        if self.enters and view.texts:
+            return self._end(Outcome.INJECTED, "drained")
+        return self._end(Outcome.UNKNOWN, "text_vanished")
+
+    def _ours(self, view: View, paste: Paste) -> bool:
+        return view.shows(paste) or shows_collapsed(view, paste, self._profile)
+
+    async def _view(self) -> View | None:
+        """What the session shows; `None` when it is gone."""
+        sight = await self._port.sight()
+        if sight.hindrance is not None and sight.hindrance.state is Ready.GONE:
+            return None
+        if sight.hindrance is not None or sight.screen is None:
+            return View(Ready.UNREACHABLE, "hindered")
+        return look(sight.screen, self._profile)
+
+    async def _views(self, max_ms: int) -> AsyncIterator[View | None]:
+        """What is shown from now on, every `POLL_MS`, for at most `max_ms`."""
+        end = self._clock.mono_s() + max_ms / 1000
+        while True:
+            yield await self._view()
+            if self._clock.mono_s() >= end:
+                return
+            await self._clock.sleep(POLL_MS / 1000)
+
+    def _end(self, outcome: Outcome, reason: str) -> Injection:
+        return Injection(outcome, reason, self.typed, self.enters)

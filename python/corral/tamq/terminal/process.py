@@ -1,0 +1,105 @@
+"""Processes and terminals as /proc shows them. A process is named by pid, start time and boot."""
+
+import functools
+import os
+import termios
+from typing import NamedTuple
+
+from corral.core.errors import UnavailableError
+from corral.tamq.terminal.base import ProcessId
+
+_STAT_MAX_BYTES = 4096
+_DEAD_STATES = frozenset({b"Z", b"X", b"x"})
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Stat(NamedTuple):
+    """`foreground` is the process group that its terminal's keys go to; -1 without a terminal."""
+
+    pid: int
+    ppid: int
+    pgid: int
+    session: int
+    tty: int
+    foreground: int
+    start_ticks: int
+    alive: bool
+
+
+class LineMode(NamedTuple):
+    """How the kernel treats what is typed: line by line, and shown or not."""
+
+    canonical: bool
+    echo: bool
+
+
+def parse_stat(text: bytes) -> Stat:
+    """A line of /proc/PID/stat (proc(5)). The command in it may contain anything but its end."""
+    fields = text[text.rindex(b")") + 2 :].split(None, 20)
+    ppid, pgid, session, tty, foreground = (int(one) for one in fields[1:6])
+    alive = fields[0] not in _DEAD_STATES or int(fields[17]) > 1
+    pid = int(text[: text.index(b" ")])
+    return Stat(pid, ppid, pgid, session, tty, foreground, int(fields[19]), alive)
+
+
+def read(pid: int) -> Stat | None:
+    """The process with this pid now; `None` when there is none, or only its remains."""
+    text = _contents(f"/proc/{pid}/stat")
+    stat = parse_stat(text) if text else None
+    return stat if stat is not None and stat.alive else None
+
+
+def identify(pid: int) -> ProcessId | None:
+    """The full name of the process that has this pid now."""
+    stat = read(pid)
+    return None if stat is None else ProcessId(pid, stat.start_ticks, boot_id())
+
+
+def find(process: ProcessId) -> Stat | None:
+    """This very process, or `None` when it ended (whoever has its pid now)."""
+    if process.boot_id != boot_id():
+        return None
+    stat = read(process.pid)
+    return stat if stat is not None and stat.start_ticks == process.start_ticks else None
+
+
+@functools.cache
+def boot_id() -> str:
+    """Identifies this boot of the machine. `UnavailableError` when /proc hides it."""
+    text = _contents(_BOOT_ID).decode("ascii").strip()
+    if not text:
+        raise UnavailableError(f"{_BOOT_ID}: cannot be read", hint="TAMQ needs the whole of /proc")
+    return text
+
+
+def terminal_at(path: str) -> tuple[int, LineMode] | None:
+    """The device number (as `Stat.tty` has it) and the mode of a terminal; `None` if it is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.fstat(fd).st_rdev, line_mode(fd)
+    except termios.error:
+        return None
+    finally:
+        os.close(fd)
+
+
+def line_mode(fd: int) -> LineMode:
+    """Of an open terminal, or the master of a pseudo-terminal. `termios.error` for other files."""
+    flags = termios.tcgetattr(fd)[3]
+    return LineMode(bool(flags & termios.ICANON), bool(flags & termios.ECHO))
+
+
+def _contents(path: str) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, _STAT_MAX_BYTES)
+    except OSError:  # it ended between the two
+        return b""
+    finally:
+        os.close(fd)
