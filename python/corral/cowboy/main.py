@@ -27,6 +27,7 @@ from corral.cowboy.cli import (
     settings_of_host,
     source_argument,
 )
+from corral.cowboy.cli_inspect import explain, resubmit
 from corral.cowboy.cli_turns import turns
 
 BACKUP_TIMEOUT_S: Final = 600.0
@@ -278,7 +279,8 @@ def schema() -> None:
     click.echo(schema_text(), nl=False)
 
 
-cli.add_command(turns)
+for _command in (turns, explain, resubmit):
+    cli.add_command(_command)
 
 
 if __name__ == "__main__":

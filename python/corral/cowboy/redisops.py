@@ -4,7 +4,7 @@ No command is sent twice. Whoever asks decides about a repeat, and the message i
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -91,18 +91,33 @@ async def send(endpoint: RedisEndpoint, source: SourceConfig, message: Message) 
     fields: list[str | bytes] = ["content", message.content]
     for pair in message.metadata():
         fields.extend(pair)
+    return await add(endpoint, source, fields, message.message_id)
+
+
+async def add(
+    endpoint: RedisEndpoint,
+    source: SourceConfig,
+    fields: Sequence[str | bytes],
+    message_id: str,
+    repeat: str = "",
+) -> str:
+    """Adds an entry of these fields; its id. `repeat` says how to repeat it when it is uncertain.
+
+    Raises RedisFault when it was certainly not added, UncertainSendError when it may have been.
+    """
     async with connected(endpoint) as wire:
         try:
             entry_id = await wire.call("XADD", source.stream, "*", *fields)
         except Unreachable as error:
-            raise uncertain(message.message_id) from error
+            raise uncertain(message_id, repeat) from error
     return str(entry_id.decode())
 
 
-def uncertain(message_id: str) -> UncertainSendError:
+def uncertain(message_id: str, repeat: str = "") -> UncertainSendError:
+    again = f"repeat the same command with --message-id {message_id}: it is never taken twice"
     return UncertainSendError(
         f"no answer from Redis: message {message_id} may have been added",
-        hint=f"repeat the same command with --message-id {message_id}: it is never taken twice",
+        hint=repeat or again,
         ids={"message_id": message_id},
     )
 
@@ -132,9 +147,9 @@ async def _look_at(wire: Wire, source: SourceConfig) -> dict[str, Any]:
     refused = {
         reply.message
         for reply in replies
-        if isinstance(reply, RedisFault) and not _is_absence(reply)
+        if isinstance(reply, RedisFault) and not is_absence(reply)
     }
-    group = _groups(inbox_groups).get(GROUP, {})
+    group = groups_of(inbox_groups).get(GROUP, {})
     return {
         "source": source.source,
         "inbox": {
@@ -147,7 +162,7 @@ async def _look_at(wire: Wire, source: SourceConfig) -> dict[str, Any]:
             "length": _count(outbox),
             "readers": {
                 name: {"lag": _count(of.get("lag")), "pending": _count(of.get("pending"))}
-                for name, of in _groups(outbox_groups).items()
+                for name, of in groups_of(outbox_groups).items()
             },
         },
         "dead": _count(dead),
@@ -155,7 +170,7 @@ async def _look_at(wire: Wire, source: SourceConfig) -> dict[str, Any]:
     }
 
 
-def _is_absence(fault: RedisFault) -> bool:
+def is_absence(fault: RedisFault) -> bool:
     """A stream or group that is not there yet is no refusal."""
     return "no such key" in fault.message.lower() or fault.code == "redis_no_group"
 
@@ -168,11 +183,14 @@ def _idle_ms(reply: object) -> int | None:
     return _count(reply[0][2]) if isinstance(reply, list) and reply else None
 
 
-def _groups(reply: object) -> dict[str, dict[str, Any]]:
+def groups_of(reply: object) -> dict[str, dict[str, Any]]:
     """Groups of a stream by name; RESP2 sends each as a flat list, RESP3 as a map."""
-    groups = {}
-    for item in reply if isinstance(reply, list) else []:
-        pairs = item if isinstance(item, Mapping) else dict(zip(item[::2], item[1::2], strict=True))
-        fields = {key.decode(): value for key, value in pairs.items()}
-        groups[fields["name"].decode("utf-8", "replace")] = fields
-    return groups
+    found = [pairs_of(item) for item in (reply if isinstance(reply, list) else [])]
+    return {fields["name"].decode("utf-8", "replace"): fields for fields in found}
+
+
+def pairs_of(item: object) -> dict[str, Any]:
+    """A table that RESP2 sends as a flat list and RESP3 as a map; empty for anything else."""
+    if isinstance(item, list):
+        item = dict(zip(item[::2], item[1::2], strict=True))
+    return {key.decode(): value for key, value in item.items()} if isinstance(item, Mapping) else {}

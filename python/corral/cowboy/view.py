@@ -113,13 +113,14 @@ def _redis_row(source: Fields) -> list[object]:
 def _events(source: Fields) -> str:
     lines = [f"{printable(source.get('source'))}: last anomalies:"]
     for event in source["events"]:
-        words = [_instant(event.get("at_ms")), event.get("kind"), event.get("entry")]
+        words = [instant(event.get("at_ms")), event.get("kind"), event.get("entry")]
         words.append(event.get("detail"))
         lines.append("  " + " ".join(printable(word) for word in words if word))
     return "\n".join(lines)
 
 
-def _instant(at_ms: object) -> str:
+def instant(at_ms: object) -> str:
+    """UTC, to the second."""
     if not isinstance(at_ms, int):
         return "-"
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
