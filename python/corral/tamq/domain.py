@@ -3,7 +3,7 @@
 | state | meaning | goes to |
 | --- | --- | --- |
 | `pending` | accepted; eligible now or after `next_attempt_at`, or held by a lease | `pending`, `awaiting_ack`, `injected`, `acknowledged`, `failed` |
-| `awaiting_ack` | written under the policy `acknowledged`; comprehension is unproven | `pending`, `acknowledged`, `failed` |
+| `awaiting_ack` | written under the policy `acknowledged`; comprehension is unproven | `awaiting_ack` (rebound), `pending`, `acknowledged`, `failed` |
 | `injected` | written under the policy `injected`: transport is complete | `acknowledged` |
 | `acknowledged` | an explicit acknowledgement was received: the strongest receipt | |
 | `failed` | attempts are exhausted, until a retry or a late acknowledgement | `pending`, `acknowledged` |
@@ -44,7 +44,7 @@ class State(StrEnum):
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     State.PENDING: frozenset(State),
-    State.AWAITING_ACK: frozenset({State.PENDING, State.ACKNOWLEDGED, State.FAILED}),
+    State.AWAITING_ACK: frozenset(State) - {State.INJECTED},
     State.INJECTED: frozenset({State.ACKNOWLEDGED}),
     State.ACKNOWLEDGED: frozenset(),
     State.FAILED: frozenset({State.PENDING, State.ACKNOWLEDGED}),

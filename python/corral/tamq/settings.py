@@ -43,6 +43,9 @@ class TamqSettings(ServiceSettings):
         default_factory=default_path,
         description="The registry of repositories. Unset: gita's own `repos.csv`.",
     )
+    profiles: Path | None = Field(
+        default=None, description="A TOML file with profiles of your own; unset: the built-in ones."
+    )
     retry_delays_ms: tuple[int, ...] = Field(
         default=domain.RETRY_DELAYS_MS,
         min_length=1,

@@ -15,7 +15,7 @@ from corral.core.errors import GuardError
 from corral.core.ids import new_uuid
 from corral.core.sqlite import SqliteReader, SqliteWriter, load_sql, migrations
 from corral.tamq import domain, rows
-from corral.tamq.domain import AttemptOutcome, Progress, StaleError, State, Times
+from corral.tamq.domain import AttemptOutcome, Progress, StaleError, State, Times, TransitionError
 from corral.tamq.errors import (
     InvalidStateError,
     NotFoundError,
@@ -69,12 +69,15 @@ def lease(
 ) -> tuple[Message, tuple[int, ...]]:
     """Begin an attempt; with it the former attempts whose text may still be in the composer.
 
-    `StaleError` when the message is bound elsewhere by now, or the endpoint is gone.
+    `StaleError` when it is not to be attempted any more, or not here, or the endpoint is gone.
     """
     message = get(conn, ident)
     if message.endpoint != endpoint.row or not _is_live(conn, endpoint):
         raise StaleError
-    now = domain.lease(message.progress, times, now_ms)
+    try:
+        now = domain.lease(message.progress, times, now_ms)
+    except TransitionError:  # acknowledged, for example, since its lane looked at it
+        raise StaleError from None
     advance(conn, message, now)
     params = {"id": ident.row, "serial": now.serial, "endpoint": message.endpoint}
     conn.execute(

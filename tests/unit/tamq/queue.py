@@ -192,6 +192,11 @@ class Queue:
         await until_true(lambda: len(terminal.wakes) >= count, BOUND_S, f"{count} injections")
         return terminal.wakes
 
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, once everybody who waits for it does wait."""
+        await self.settle()
+        self.clock.advance(seconds)
+
     async def settle(self) -> None:
         """Let everything that needs no time come to an end."""
         for _ in range(6):

@@ -38,22 +38,22 @@ async def test_without_an_acknowledgement_it_is_written_again_and_then_failed(
     await queue.register(policy=ACKED)
     sent = await queue.send()
     await queue.until(sent.id, "awaiting_ack")
-    queue.clock.advance(29.9)
+    await queue.advance(29.9)
     await queue.settle()
     assert (await queue.get(sent.id)).progress.state == "awaiting_ack"
-    queue.clock.advance(0.1)
+    await queue.advance(0.1)
     wakes = await queue.until_wakes("a", 2)
     assert [(one.message_id, one.attempt) for one in wakes] == [
         (str(sent.id), 1),
         (str(sent.id), 2),
     ]
     await queue.until(sent.id, "awaiting_ack")
-    queue.clock.advance(30)
+    await queue.advance(30)
     failed = await queue.until(sent.id, "failed")
     assert failed.progress.last_failure_reason == "ack_timeout"
     late = await queue.ack(sent.id)
     assert late.progress.state == "acknowledged"
-    queue.clock.advance(600)
+    await queue.advance(600)
     await queue.settle()
     assert len(queue.terminals["a"].wakes) == 2
 
@@ -63,11 +63,11 @@ async def test_a_late_acknowledgement_cancels_the_retry(queue: Queue) -> None:
     sent = await queue.send()
     await queue.until(sent.id, "awaiting_ack")
     queue.terminals["a"].looks = Readiness(Ready.BUSY, "busy")
-    queue.clock.advance(30)
+    await queue.advance(30)
     await queue.until(sent.id, "pending")
     await queue.ack(sent.id)
     queue.terminals["a"].looks = READY
-    queue.clock.advance(600)
+    await queue.advance(600)
     await queue.settle()
     assert len(queue.terminals["a"].wakes) == 1
     assert (await queue.get(sent.id)).progress.state == "acknowledged"
@@ -81,10 +81,10 @@ async def test_failed_attempts_come_back_after_the_delays_and_end(queue: Queue) 
         await queue.until_wakes("a", attempt)
         waiting = await queue.until(sent.id, "pending")
         assert waiting.progress.last_failure_reason == "enter_lost"
-        queue.clock.advance(delay_s - 0.001)
+        await queue.advance(delay_s - 0.001)
         await queue.settle()
         assert len(queue.terminals["a"].wakes) == attempt
-        queue.clock.advance(0.001)
+        await queue.advance(0.001)
     await queue.until_wakes("a", 3)
     failed = await queue.until(sent.id, "failed")
     assert failed.progress.attempt_count == 3
@@ -100,14 +100,14 @@ async def test_what_is_not_ready_spends_no_attempt_and_says_why(queue: Queue, st
     await queue.settle()
     began_ms = queue.clock.wall_ms()
     for _ in range(5):
-        queue.clock.advance(1)
+        await queue.advance(1)
         await queue.settle()
     waits = await queue.get(sent.id)
     assert (waits.waiting_reason, waits.waiting_since_ms) == (f"because_{state}", began_ms)
     assert (waits.progress.state, waits.progress.attempt_count) == ("pending", 0)
     assert terminal.looked > 3
     terminal.looks = READY
-    queue.clock.advance(1)
+    await queue.advance(1)
     done = await queue.until(sent.id, "injected")
     assert (done.waiting_reason, done.progress.attempt_count) == (None, 1)
 
@@ -120,7 +120,7 @@ async def test_a_race_after_the_lease_is_a_failed_attempt(queue: Queue) -> None:
     waiting = await queue.until(sent.id, "pending")
     assert waiting.progress.attempt_count == 1
     assert waiting.progress.last_failure_reason == "copy_mode"
-    queue.clock.advance(5)
+    await queue.advance(5)
     assert (await queue.until_wakes("a", 2))[1].earlier_attempts == ()
 
 
@@ -153,7 +153,7 @@ async def test_an_idle_session_is_looked_at_now_and_then(queue: Queue) -> None:
     await queue.register("a")
     await queue.settle()
     queue.terminals["a"].looks = Readiness(Ready.GONE, "pane_dead")
-    queue.clock.advance(600)
+    await queue.advance(600)
     await queue.settle()
     assert queue.deliverer.lanes == {}
 
@@ -181,7 +181,7 @@ async def test_a_message_that_waits_for_its_retry_lets_others_pass(queue: Queue)
     terminal.result = DONE
     second = await queue.send(idempotency_key="k2")
     await queue.until(second.id, "injected")
-    queue.clock.advance(5)
+    await queue.advance(5)
     await queue.until(first.id, "injected")
 
 
@@ -209,7 +209,7 @@ async def test_a_terminal_with_a_fault_is_a_failed_attempt(queue: Queue) -> None
     waiting = await queue.until(sent.id, "pending")
     assert waiting.progress.last_failure_reason == "fault"
     queue.terminals["a"].broken = False
-    queue.clock.advance(5)
+    await queue.advance(5)
     await queue.until(sent.id, "injected")
 
 
@@ -223,14 +223,14 @@ async def test_a_lease_that_outlives_its_process_expires_and_counts(queue: Queue
     queue.terminals.clear()
     await queue.start()
     await queue.settle()
-    queue.clock.advance(29.9)
+    await queue.advance(29.9)
     await queue.settle()
     assert (await queue.get(sent.id)).progress.leased
-    queue.clock.advance(0.2)
+    await queue.advance(0.2)
     waiting = await queue.until(sent.id, "pending")
     assert waiting.progress.last_failure_reason == "lease_expired"
     assert waiting.progress.attempt_count == 1
-    queue.clock.advance(5)
+    await queue.advance(5)
     await queue.until(sent.id, "injected")
     [wake] = queue.terminals["a"].wakes
     assert (wake.attempt, wake.earlier_attempts) == (2, (1,))
@@ -242,10 +242,10 @@ async def test_a_result_after_its_lease_changes_nothing(queue: Queue) -> None:
     terminal.free.clear()
     sent = await queue.send()
     await queue.until_wakes("a", 1)
-    queue.clock.advance(30)
+    await queue.advance(30)
     waiting = await queue.until(sent.id, "pending")
     assert waiting.progress.last_failure_reason == "lease_expired"
-    queue.clock.advance(600)
+    await queue.advance(600)
     await queue.settle()
     assert len(terminal.wakes) == 1  # never two at once, whatever the lease says
     terminal.free.set()
@@ -259,10 +259,10 @@ async def test_a_clock_that_jumps_delays_nothing_for_ever(queue: Queue, jump_s: 
     sent = await queue.send()
     await queue.until(sent.id, "awaiting_ack")
     queue.clock.set_wall_ms(queue.clock.wall_ms() + jump_s * 1000)
-    queue.clock.advance(29.9)
+    await queue.advance(29.9)
     await queue.settle()
     assert len(queue.terminals["a"].wakes) == 1
-    queue.clock.advance(0.1)
+    await queue.advance(0.1)
     await queue.until_wakes("a", 2)
 
 
@@ -277,7 +277,7 @@ async def test_a_jump_across_a_restart_costs_at_most_the_interval(
     queue.clock.set_wall_ms(queue.clock.wall_ms() + jump_s * 1000)
     await queue.start()
     await queue.settle()
-    queue.clock.advance(30)
+    await queue.advance(30)
     await queue.until_wakes("a", 2)
 
 
@@ -288,14 +288,14 @@ async def test_deadlines_survive_a_restart(queue: Queue) -> None:
     await queue.register(policy={**ACKED, "delivery_max_attempts": 9})
     sent = await queue.send()
     await queue.until(sent.id, "awaiting_ack")
-    queue.clock.advance(6)
+    await queue.advance(6)
     await queue.stop()
     await queue.start()
     await queue.settle()
-    queue.clock.advance(3.9)
+    await queue.advance(3.9)
     await queue.settle()
     assert len(queue.terminals["a"].wakes) == 1
-    queue.clock.advance(0.2)
+    await queue.advance(0.2)
     await queue.until_wakes("a", 2)
 
 

@@ -393,3 +393,12 @@ async def test_another_program_s_database_is_refused(tmp_path: Path) -> None:
     conn.close()
     with pytest.raises(ForeignDatabaseError):
         await store.open_writer(tmp_path / "queue.db").open()
+
+
+async def test_an_acknowledgement_that_overtakes_the_lease_is_no_fault(queue: Store) -> None:
+    endpoint = await queue.register()
+    message = (await queue.send()).message
+    await queue.writer.submit(partial(store.acknowledge, ident=message.id, now_ms=NOW))
+    with pytest.raises(StaleError):
+        await queue.lease(message, endpoint)
+    assert await queue.rows("attempts") == 0

@@ -1,0 +1,126 @@
+"""Commands about sessions: endpoints, attach, run, detach."""
+
+from typing import Any, Final
+
+import click
+
+from corral.core.cli import Output, json_option
+from corral.tamq.ask import Place
+from corral.tamq.domain import ATTEMPTS_DEFAULT, ATTEMPTS_MAX, ATTEMPTS_MIN, AckMode
+
+
+def session_options(command: Any) -> Any:
+    """What a session says of itself when it registers."""
+    options = (
+        click.option(
+            "--repo", "repos", multiple=True, required=True, metavar="NAME",
+            help="A repository that the session serves; may be repeated.",
+        ),
+        click.option("--profile", default="plain", show_default=True, help="How ready looks."),
+        click.option("--label", default="", help="For people."),
+        click.option(
+            "--max-attempts", type=click.IntRange(ATTEMPTS_MIN, ATTEMPTS_MAX),
+            default=ATTEMPTS_DEFAULT, show_default=True, help="Attempts for each message.",
+        ),
+        click.option(
+            "--ack-mode", type=click.Choice([mode.value for mode in AckMode]),
+            default=AckMode.ACKNOWLEDGED.value, show_default=True,
+            help="What completes a message: the write, or 'tamq ack'.",
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def registration(
+    repos: tuple[str, ...], profile: str, label: str, max_attempts: int, ack_mode: str
+) -> dict[str, object]:
+    """The fields of `register` besides the terminal."""
+    policy = {"delivery_max_attempts": max_attempts, "delivery_ack_mode": ack_mode}
+    fields: dict[str, object] = {"repos": list(repos), "profile": profile, "policy": policy}
+    return fields | ({"label": label} if label else {})
+
+
+@click.command()
+@click.option("--repo", metavar="NAME", help="Only those that serve this repository.")
+@json_option
+@click.pass_obj
+@click.pass_context
+def endpoints(context: click.Context, /, output: Output, repo: str | None) -> None:
+    """List the live sessions: what they serve, whether they are ready, and since when.
+
+    \b
+    Example:
+      tamq endpoints
+    """
+    place, found, cursor = Place.of(context), [], None
+    while True:
+        answer = place.ask({"op": "endpoints", "repo": repo, "cursor": cursor})
+        found += answer["endpoints"]
+        cursor = answer["cursor"]
+        if cursor is None:
+            break
+    lines = [
+        f"{one['endpoint_id']} {one['terminal']['kind']} {','.join(one['repos'])}: "
+        f"{one['ready']} ({one['ready_reason']}) since {one['ready_since']}, "
+        f"{one['open_messages']} open"
+        for one in found
+    ]
+    output.show({"endpoints": found}, "\n".join(lines) or "no live sessions")
+
+
+@click.command()
+@session_options
+@click.option("--pane", metavar="%N", help="The tmux pane; default: the one we are in.")
+@click.option("--tmux-socket", metavar="PATH", help="Of the tmux server; default: ours.")
+@json_option
+@click.pass_obj
+@click.pass_context
+def attach(
+    context: click.Context,
+    output: Output,
+    /,
+    pane: str | None,
+    tmux_socket: str | None,
+    **session: Any,
+) -> None:
+    """Register a tmux pane: its messages are written there from now on.
+
+    \b
+    Examples:
+      tamq attach --repo shop --profile claude-code
+      tamq attach --repo shop --pane %7 --tmux-socket "${TMUX%%,*}"
+    """
+    import asyncio
+    import os
+
+    from corral.tamq.terminal import address
+    from corral.tamq.terminal.attach import discover, pane_of
+
+    if pane is None or tmux_socket is None:
+        own_socket, own_pane = pane_of(os.environ)
+        pane, tmux_socket = pane or own_pane, tmux_socket or own_socket
+    found = asyncio.run(discover(tmux_socket, pane))
+    fields = {"op": "register", "terminal": address.as_dict(found), **registration(**session)}
+    answer = Place.of(context).ask(fields)
+    output.show(answer, f"endpoint {answer['endpoint_id']} serves {', '.join(answer['repos'])}")
+
+
+@click.command()
+@click.argument("endpoint_id")
+@json_option
+@click.pass_obj
+@click.pass_context
+def detach(context: click.Context, output: Output, endpoint_id: str) -> None:
+    """Let a session get no more messages. The session itself goes on; its messages stay.
+
+    \b
+    Example:
+      tamq detach 3f0c2a7d-51b0-4c6e-8a0d-1e2f3a4b5c6d
+    """
+    answer = Place.of(context).ask({"op": "unregister", "endpoint_id": endpoint_id})
+    output.show(answer, f"endpoint {endpoint_id} is detached")
+
+
+COMMANDS: Final = (endpoints, attach, detach)
