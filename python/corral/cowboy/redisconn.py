@@ -10,6 +10,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from hiredis import pack_command
 from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -188,9 +189,9 @@ class Wire:
         connection = self._connection
         asked = _cancellations()
         try:
-            await connection.send_packed_command(
-                connection.pack_commands(commands), check_health=False
-            )
+            # The client library's own packing, in Python, was a third of the daemon's work.
+            packed = b"".join([pack_command(tuple(command)) for command in commands])
+            await connection.send_packed_command(packed, check_health=False)
             await self._obey(asked)
             replies: list[Reply] = []
             for _ in commands:

@@ -231,10 +231,9 @@ class Settler:
                 config.outbox, config.dead_stream)  # fmt: skip
         args: list[Any] = [self._fence, uuid, work.sequence, config.group]
         args += [len(work.acks), *work.acks, len(work.markers), *work.markers]
-        args.append(len(work.effects))
+        args += [len(work.effects), *[effect.field for effect in work.effects]]
         for effect in work.effects:
-            args += [effect.field, "d" if effect.dead else "o", effect.own_ack]
-            args.append(len(effect.strings))
+            args += ("d" if effect.dead else "o", effect.own_ack, len(effect.strings))
             args += effect.strings
         reply = await self._script("settle", keys, *args)
         if reply[0] == b"fenced":
