@@ -1,18 +1,12 @@
 # What concerns several options at once, or options of others. Types are checked before, and
 # what concerns the topology alone is in lib/checks.nix. Every message begins with the path of
 # the option to change.
-{
-  config,
-  lib,
-  options,
-  ...
-}:
+{ config, lib, ... }:
 let
   cfg = config.services.cowboy;
   derived = import ./derived.nix { inherit lib cfg; };
   inherit (derived) agents names topology;
 
-  user_name_max_bytes = 31;
   longest = derived.corral.checks.socket_path_max_bytes;
   at = path: "services.cowboy.${path}";
 
@@ -48,23 +42,16 @@ let
     )
   );
 
-  missingSources = each agents (
-    agent: options:
-    lib.optional (options.sources == { }) (
-      problem "${at "agents.${agent}.sources"}: is empty; enable = false switches an agent off"
-    )
-  );
-
   longUsers = each agents (
     agent: _:
     let
       user = names.daemonUser agent;
       bytes = builtins.stringLength user;
     in
-    lib.optional (bytes > user_name_max_bytes) (
+    lib.optional (bytes > derived.user_name_max_bytes) (
       problem (
         "${at "agents.${agent}"}: its daemon's user ${user} has ${toString bytes} bytes; "
-        + "the system takes ${toString user_name_max_bytes}"
+        + "the system takes ${toString derived.user_name_max_bytes}"
       )
     )
   );
@@ -167,7 +154,6 @@ in
   config = lib.mkIf cfg.enable {
     assertions =
       map problem (derived.corral.checks.problems "services.cowboy." topology)
-      ++ missingSources
       ++ missingRunners
       ++ missingCommands
       ++ longUsers

@@ -84,6 +84,14 @@ rec {
     topology
     ;
 
+  user_name_max_bytes = 31;
+
+  # NixOS itself ends at a longer name, without a word of the option that it came from;
+  # assertions.nix has that word.
+  withUsers = lib.filterAttrs (
+    agent: _: builtins.stringLength (names.daemonUser agent) <= user_name_max_bytes
+  ) agents;
+
   # Fixed names, each in one place.
   units = {
     namespace = "cowboy-ns.service";

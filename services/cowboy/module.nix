@@ -184,7 +184,7 @@ in
       (each runner)
     ];
     systemd.tmpfiles.settings."10-cowboy" = each directories;
-    users.users = each users;
-    users.groups = each groups;
+    users.users = lib.mkMerge (lib.mapAttrsToList users derived.withUsers);
+    users.groups = lib.mkMerge (lib.mapAttrsToList groups derived.withUsers);
   };
 }

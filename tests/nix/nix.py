@@ -9,17 +9,21 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 LIB = ROOT / "modules" / "lib"
 EXAMPLES = ROOT / "examples"
+SHIM = ROOT / "tests" / "nix" / "shim"
+READABLE = (ROOT / "modules", ROOT / "services", EXAMPLES, SHIM)
 MISSING = (
     "nix-instantiate is not on PATH, so nothing can be said about the Nix files; install it with: "
     "apt-get install -y --no-install-recommends nix-bin"
 )
 TIMEOUT_S = 60
+CHECKOUT_TIMEOUT_S = 900
 
 
 class NixMissingError(AssertionError):
@@ -43,17 +47,21 @@ def program() -> str:
 
 
 def evaluate(
-    expression: str, *, cwd: Path = ROOT, environment: dict[str, str] | None = None
+    expression: str,
+    *,
+    cwd: Path = ROOT,
+    environment: dict[str, str] | None = None,
+    readable: Sequence[Path] = READABLE,
 ) -> Any:
     """The value of an expression, strictly evaluated. Raises NixError."""
     with tempfile.TemporaryDirectory(prefix="corral-nix-") as home:
         done = subprocess.run(
-            _argv(expression),
+            _argv(expression, readable),
             cwd=cwd,
             env={"PATH": os.environ.get("PATH", os.defpath), "HOME": home, **(environment or {})},
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=CHECKOUT_TIMEOUT_S if os.environ.get("NIXPKGS") else TIMEOUT_S,
             check=False,
         )
     if done.returncode != 0:
@@ -61,9 +69,9 @@ def evaluate(
     return json.loads(done.stdout)
 
 
-def _argv(expression: str) -> list[str]:
+def _argv(expression: str, readable: Sequence[Path]) -> list[str]:
     options = ["--store", "dummy://", "--option", "restrict-eval", "true"]
-    for folder in (LIB, EXAMPLES):
+    for folder in readable:
         options += ["-I", f"corral={folder}"]
     return [program(), *options, "--eval", "--strict", "--json", "--expr", expression]
 
