@@ -1,6 +1,6 @@
 # Two agents with three sources each. What writes their inboxes and reads their outboxes is
 # elsewhere: here it is a service of this host, which gets the password of each source it serves.
-{ pkgs, ... }:
+{ lib, pkgs, ... }:
 let
   exec = command: {
     kind = "exec";
@@ -61,10 +61,11 @@ in
   };
 
   networking.hostName = "agents";
-  fileSystems."/" = {
+  fileSystems."/" = lib.mkDefault {
     device = "/dev/disk/by-label/nixos";
     fsType = "ext4";
   };
-  boot.loader.grub.device = "/dev/vda";
+  boot.loader.grub.device = lib.mkDefault "/dev/vda";
+  documentation.nixos.enable = lib.mkDefault false;
   system.stateVersion = "26.05";
 }

@@ -1,7 +1,7 @@
 # One agent is switched off: no identity, no unit and no user of it is left. Its ledger and its
 # streams stay, and it goes on where it was when it is switched on again. Another runs as a
 # person's own user, beside that person's terminals.
-{ pkgs, ... }:
+{ lib, pkgs, ... }:
 {
   services.cowboy = {
     enable = true;
@@ -29,10 +29,11 @@
   };
 
   networking.hostName = "switched-off";
-  fileSystems."/" = {
+  fileSystems."/" = lib.mkDefault {
     device = "/dev/disk/by-label/nixos";
     fsType = "ext4";
   };
-  boot.loader.grub.device = "/dev/vda";
+  boot.loader.grub.device = lib.mkDefault "/dev/vda";
+  documentation.nixos.enable = lib.mkDefault false;
   system.stateVersion = "26.05";
 }

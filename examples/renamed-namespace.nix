@@ -1,5 +1,5 @@
 # The namespace has another name, Redis another port, and the agent's runs may reach one address.
-{ pkgs, ... }:
+{ lib, pkgs, ... }:
 {
   services.cowboy = {
     enable = true;
@@ -35,10 +35,11 @@
   };
 
   networking.hostName = "renamed";
-  fileSystems."/" = {
+  fileSystems."/" = lib.mkDefault {
     device = "/dev/disk/by-label/nixos";
     fsType = "ext4";
   };
-  boot.loader.grub.device = "/dev/vda";
+  boot.loader.grub.device = lib.mkDefault "/dev/vda";
+  documentation.nixos.enable = lib.mkDefault false;
   system.stateVersion = "26.05";
 }

@@ -1,6 +1,6 @@
 # Every secret comes as a file: from agenix, sops-nix or by hand. The files are read when the
 # units start; none of them, and no path into the Nix store, is ever part of the configuration.
-{ pkgs, ... }:
+{ lib, pkgs, ... }:
 {
   services.cowboy = {
     enable = true;
@@ -34,10 +34,11 @@
   };
 
   networking.hostName = "secrets";
-  fileSystems."/" = {
+  fileSystems."/" = lib.mkDefault {
     device = "/dev/disk/by-label/nixos";
     fsType = "ext4";
   };
-  boot.loader.grub.device = "/dev/vda";
+  boot.loader.grub.device = lib.mkDefault "/dev/vda";
+  documentation.nixos.enable = lib.mkDefault false;
   system.stateVersion = "26.05";
 }

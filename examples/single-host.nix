@@ -1,6 +1,6 @@
 # One host with one agent: Redis in its namespace, the daemon, the runner, a command that answers.
 # Replace the file system, the boot loader and the command by your own.
-{ pkgs, ... }:
+{ lib, pkgs, ... }:
 {
   services.corral.enable = true;
 
@@ -24,10 +24,11 @@
   };
 
   networking.hostName = "corral";
-  fileSystems."/" = {
+  fileSystems."/" = lib.mkDefault {
     device = "/dev/disk/by-label/nixos";
     fsType = "ext4";
   };
-  boot.loader.grub.device = "/dev/vda";
+  boot.loader.grub.device = lib.mkDefault "/dev/vda";
+  documentation.nixos.enable = lib.mkDefault false;
   system.stateVersion = "26.05";
 }

@@ -300,7 +300,7 @@ THROWN = (
     ),
     Host(
         "runtime_directory_elsewhere",
-        _with(f'{_COWBOY}.runtimeDir = "/tmp/x";'),
+        _with(f'{_COWBOY}.runtimeDir = "/srv/x";'),
         _type(f"{_COWBOY}.runtimeDir", "path below /run of a-z, 0-9, '-' and '/'"),
     ),
     Host(
