@@ -10,4 +10,6 @@ def open_terminal(address: Address, profile: Profile) -> Terminal:
         from corral.tamq.terminal.tmux import TmuxTerminal
 
         return TmuxTerminal(address, profile)
-    raise NotImplementedError
+    from corral.tamq.terminal.pty import PtyTerminal
+
+    return PtyTerminal(address)
