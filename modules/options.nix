@@ -136,8 +136,9 @@ in
       type = types.path;
       readOnly = true;
       description = ''
-        Where the operator's environment is: `REDIS_URL`, which holds no password, and
-        `REDISCLI_AUTH`. Made when the host starts; only root reads it.
+        Where the operator's environment is: `REDIS_URL`, which holds no password, `REDISCLI_AUTH`
+        and `COWBOY_REDIS_NETNS`. Made when the host starts; only root reads it. Root's `cowboy`
+        finds it by itself where `runtimeDir` is as it was.
       '';
     };
 

@@ -28,8 +28,10 @@ let
     ACL = "/etc/cowboy/redis.acl.in";
     ACL_FILE = derived.aclFile;
     ACL_OWNER = "redis-cowboy:redis-cowboy";
+    OPERATOR_OWNER = "root:root";
     OPERATOR_FILE = derived.environmentFile;
     REDIS_URL = derived.redisUrl;
+    REDIS_NETNS = cfg.namespace.name;
   };
 
   # What a root unit that reads secrets and writes two files needs not have.

@@ -44,7 +44,8 @@ replace_file() {
 joined_acl() {
   local line credential
   while IFS= read -r line; do
-    while [[ $line =~ @([^@]+)@ ]]; do
+    # Categories begin with @, too: "#@" is what begins a hash.
+    while [[ $line =~ \#@([a-z0-9.-]+)@ ]]; do
       credential=${BASH_REMATCH[1]}
       line=${line/"@$credential@"/${hash_of[$credential]}}
     done
@@ -80,5 +81,6 @@ replace_file "$ACL_FILE" "$ACL_OWNER"
 {
   printf 'export REDIS_URL=%s\n' "$REDIS_URL"
   printf 'export REDISCLI_AUTH=%s\n' "$operator_secret"
+  printf 'export COWBOY_REDIS_NETNS=%s\n' "$REDIS_NETNS"
 } >"$OPERATOR_FILE.new"
-replace_file "$OPERATOR_FILE" root:root
+replace_file "$OPERATOR_FILE" "$OPERATOR_OWNER"
