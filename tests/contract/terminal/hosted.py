@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from corral.core import crashpoints
 from corral.local.wait import until
 from corral.tamq.terminal import open_terminal, process
 from corral.tamq.terminal.address import as_dict, parse
@@ -116,6 +117,8 @@ def main(profile: str, folder: Path, command: Sequence[str]) -> int:
         await asyncio.Event().wait()
 
     (folder / "run").mkdir(mode=0o700, exist_ok=True)
+    if (folder / "kill").exists():
+        crashpoints.arm((folder / "kill").read_text())
     try:
         return run(
             command, profile=BUILT_IN[profile], runtime_dir=folder / "run", register=register

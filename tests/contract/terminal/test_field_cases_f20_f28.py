@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.tamq.terminal import open_terminal
+from corral.tamq.terminal import open_terminal, process
 from corral.tamq.terminal.attach import discover
 from corral.tamq.terminal.base import Outcome, Ready
 from corral.tamq.terminal.profiles import BUILT_IN
@@ -322,6 +322,21 @@ async def test_a_pane_that_is_killed_or_dead(start_agent: StartAgent) -> None:
     soon(lambda: woken.tmux.tell("#{pane_dead}") == "1", "the dead pane")
     assert (await woken.terminal.readiness()).state is Ready.GONE
     assert (await woken.terminal.inject(wake("hello"))).outcome is Outcome.GONE
+
+
+async def test_a_pane_is_gone_though_its_process_survives(start_tmux: StartTmux) -> None:
+    tmux = start_tmux("trap '' HUP; while read x; do :; done; exec sleep 600")
+    tmux.run("new-session", "-d", "exec cat")  # keeps the server
+    terminal = open_terminal(await discover(tmux.socket, tmux.pane), BUILT_IN["plain"])
+    assert (await terminal.readiness()).state is Ready.READY
+    tmux.run("kill-pane", "-t", tmux.pane)
+    survivor = terminal.address.process
+    try:
+        assert (await terminal.readiness()).state is Ready.GONE
+        assert (await terminal.inject(wake("hello"))).outcome is Outcome.GONE
+    finally:
+        if process.find(survivor) is not None:
+            os.kill(survivor.pid, signal.SIGKILL)
 
 
 async def test_the_process_is_killed_between_the_paste_and_enter(start_agent: StartAgent) -> None:

@@ -141,8 +141,11 @@ class TmuxPort(Port):
         return None
 
     async def paste(self, paste: Paste, *, bracketed: bool) -> None:
-        """tmux knows itself whether the program asked for bracketed paste (`-p`)."""
-        await self._write(paste.text.encode(), "-p " if bracketed else "")
+        """tmux knows itself whether the program asked for bracketed paste (`-p`).
+
+        So a line in one piece is text even to a shell, where it is typed keys otherwise.
+        """
+        await self._write(paste.text.encode(), "-p ")
 
     async def enter(self) -> None:
         await self._write(b"\r", "")
