@@ -26,6 +26,7 @@ def test_everything_by_default_with_floor_after_ceiling() -> None:
         "contract",
         "contract (floor)",
         "crash",
+        "vm",
     ]
 
 
@@ -54,12 +55,14 @@ def test_options_go_to_pytest() -> None:
     assert names(stages.parse(["unit", "-k", "a"])) == ["unit"]
 
 
-@pytest.mark.parametrize("what", ["vm", "tests", "tests/nowhere/test_x.py", "tests/conftest.py"])
+@pytest.mark.parametrize("what", ["moon", "tests", "tests/nowhere/test_x.py", "tests/conftest.py"])
 def test_an_unknown_stage_is_refused_with_the_list(
     what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert stages.main([what]) == stages.EXIT_USAGE
-    assert f"{what}; the stages are: lint, unit, nix, contract, crash" in capsys.readouterr().err
+    assert (
+        f"{what}; the stages are: lint, unit, nix, contract, crash, vm" in capsys.readouterr().err
+    )
 
 
 def counted(tmp_path: Path, text: str, *, ended_by_itself: bool) -> tuple[int, int, int]:

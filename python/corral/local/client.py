@@ -50,13 +50,20 @@ def blocking_client(
     return redis.Redis.from_pool(pool)
 
 
+# A socket's path, or host and port.
+Address = Path | tuple[str, int]
+
+
 def client(
-    socket: Path, username: str, password: str, *, protocol: int = 3
+    address: Address, username: str, password: str, *, protocol: int = 3
 ) -> "redis.asyncio.Redis":
     """A client of one connection; close it with `aclose()`."""
     options = _options(username, password, protocol)
+    if isinstance(address, Path):
+        options["unix_socket_path"] = str(address)
+    else:
+        options["host"], options["port"] = address
     return redis.asyncio.Redis(
-        unix_socket_path=str(socket),
         retry=AsyncRetry(NoBackoff(), 0),
         single_connection_client=True,
         **options,

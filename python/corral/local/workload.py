@@ -11,17 +11,17 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import redis
 import redis.asyncio
 
 from corral.local import wait
-from corral.local.client import client, command
+from corral.local.client import Address, client, command
 from corral.local.evidence import Binding, Seen, Sent, sha, text
 from corral.local.plan import Planned
+from corral.local.servers import Login
 from corral.local.supervisor import wall_ms
-from corral.local.topology import Topology
 
 READ_BLOCK_MS = 250
 READ_COUNT = 50
@@ -30,6 +30,15 @@ READER_GROUP = "source"
 SHOWN_MAX_CHARS = 120
 
 LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
+
+
+class Place(Protocol):
+    """Where a Redis is, and who the senders are to it."""
+
+    @property
+    def redis_socket(self) -> Address: ...
+
+    def source_login(self, agent: str, source: str) -> Login: ...
 
 
 @dataclass
@@ -89,7 +98,7 @@ class Sender:
 
     def __init__(
         self,
-        topology: Topology,
+        place: Place,
         agent: str,
         source: str,
         board: Board,
@@ -102,10 +111,8 @@ class Sender:
         self.board = board
         self.down = down
         self.inbox = f"{agent}:{source}:inbox"
-        login = topology.source_login(agent, source)
-        self._client = client(
-            topology.redis_socket, login.username, login.password, protocol=protocol
-        )
+        login = place.source_login(agent, source)
+        self._client = client(place.redis_socket, login.username, login.password, protocol=protocol)
 
     async def run(self, planned: Sequence[Planned], start_s: float) -> None:
         """Sends each message at its time (or as soon as it can after an outage)."""
@@ -179,7 +186,7 @@ class Reader:
 
     def __init__(
         self,
-        topology: Topology,
+        place: Place,
         agent: str,
         source: str,
         board: Board,
@@ -193,11 +200,9 @@ class Reader:
         self.outbox = f"{agent}:{source}:outbox"
         self.trim = trim
         self.on_seen = on_seen
-        login = topology.source_login(agent, source)
+        login = place.source_login(agent, source)
         self._stopped = False
-        self._client = client(
-            topology.redis_socket, login.username, login.password, protocol=protocol
-        )
+        self._client = client(place.redis_socket, login.username, login.password, protocol=protocol)
 
     def stop(self) -> None:
         """Has `run` return soon, whatever becomes of a cancellation."""

@@ -1,0 +1,1 @@
+"""Machines that are booted and killed; see docs/explanation/vm-tests.md."""

@@ -1,0 +1,1 @@
+"""`corral-vm`: what scenarios run inside the machine: a client, kills, a judge."""

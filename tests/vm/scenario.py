@@ -1,0 +1,228 @@
+"""Runs one scenario: a script that the NixOS test driver could run as well.
+
+A scenario is `scenarios/NAME.py`; its machine is `hosts/NAME.nix`, or `hosts/standard.nix` when
+there is none of that name. When it fails, everything that explains it is kept in one folder.
+"""
+
+import contextlib
+import functools
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from corral.core.errors import CorralError
+from tests import seeds
+from tests.vm import payload
+from tests.vm.accel import Accel, boots, choose
+from tests.vm.image import HERE, ROOT, Image, cache_folder, image
+from tests.vm.machine import Machine
+from tests.vm.payload import Host
+from tests.vm.qemu import Hardware, probe_argv
+from tests.vm.shell import MachineError
+
+SCENARIOS = HERE / "scenarios"
+HOSTS = HERE / "hosts"
+REPORTS = ROOT / "reports" / "vm"
+STANDARD = "standard"
+ETC_SYSTEMD = "/etc/systemd/system"
+COLLECT_TIMEOUT_S = 60
+# What explains a failure; each is asked of the machine, if it still answers.
+QUESTIONS = {
+    "journal.txt": "journalctl --no-pager -o short-monotonic | tail -n 20000",
+    "units.txt": "systemctl list-units --no-pager --all --full --type=service,socket,path",
+    "failed.txt": "systemctl --failed --no-pager --full; systemctl list-jobs --no-pager",
+    "processes.txt": "ps axo pid,ppid,user,stat,etimes,comm",
+    "ledger.txt": "corral-vm ledger",
+    "sockets.txt": "ls -lAR /run/cowboy /run/cowboy-runner; df -h / /run",
+}
+
+Say = Callable[[str], None]
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def names() -> list[str]:
+    """Of all scenarios, in order."""
+    return sorted(path.stem for path in SCENARIOS.glob("*.py") if path.stem != "__init__")
+
+
+def host_file(scenario: str) -> Path:
+    own = HOSTS / f"{scenario}.nix"
+    return own if own.exists() else HOSTS / f"{STANDARD}.nix"
+
+
+def accel(built: Image) -> Accel:
+    """What machines run on here; a machine is started to find out, once after each boot."""
+    argv = probe_argv(built.kernel, built.initrd)
+    return choose(lambda: boots(argv), cache_folder())
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A script and what its machine is."""
+
+    name: str
+    script: Path
+    host: Host
+    reports: Path = REPORTS
+
+
+def named(name: str) -> Scenario:
+    """A scenario of the project."""
+    return Scenario(name, SCENARIOS / f"{name}.py", rendered(host_file(name)))
+
+
+@functools.cache
+def rendered(file: Path) -> Host:
+    """The host of a Nix file, as text: units, users, files."""
+    argv = [sys.executable, "-P", "-m", "tests.nix.render", str(file)]
+    done = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    return Host.model_validate_json(done.stdout)
+
+
+@dataclass
+class Run:
+    """One run of a scenario with a seed. `folder` is its own, and is gone afterwards."""
+
+    scenario: Scenario
+    seed: int
+    hardware: Hardware
+    folder: Path
+    lines: list[str] = field(default_factory=list)
+    machines: list[Machine] = field(default_factory=list)
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+        say(line)
+
+    def names(self) -> dict[str, Any]:
+        """What a script finds defined, as with the other driver."""
+        machine = Machine("machine", self.hardware, self.folder / "machine", self.say)
+        self.machines = [machine]
+        return {
+            "__name__": "scenario",
+            "machine": machine,
+            "machines": self.machines,
+            "start_all": machine.start,
+            "subtest": self.subtest,
+        }
+
+    @contextlib.contextmanager
+    def subtest(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        except BaseException:
+            self.say(f"FAILED: {name} ({time.monotonic() - began:.1f} s)")
+            raise
+        self.say(f"ok: {name} ({time.monotonic() - began:.1f} s)")
+
+    def release(self) -> None:
+        for machine in self.machines:
+            machine.release()
+
+
+@contextlib.contextmanager
+def prepared(scenario: Scenario, seed: int) -> Iterator[Run]:
+    """A run with its image, payload and folder. CorralError says what is missing."""
+    built = image(say)
+    folder = Path(tempfile.mkdtemp(prefix="corral-vm-"))
+    hardware = Hardware(built, folder / "initrd.cpio", accel(built))
+    one = Run(scenario, seed, hardware, folder)
+    try:
+        payload.initrd(built, scenario.host, cache_folder(), hardware.initrd)
+        yield one
+    finally:
+        one.release()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def prove_units(machine: Machine, host: Host) -> None:
+    """The machine's units are those that were rendered, to the byte, and nothing overrides them."""
+    names = sorted(host.unit_sha256)
+    if not names:
+        raise MachineError("the host has no units")
+    quoted = [shlex.quote(name) for name in names]
+    sums = machine.succeed(f"cd {ETC_SYSTEMD}; sha256sum {' '.join(quoted)}").splitlines()
+    found = {name: digest for digest, name in (line.split("  ", 1) for line in sums)}
+    for name in names:
+        if found.get(name) != host.unit_sha256[name]:
+            raise MachineError(f"{name} in the machine is not what was rendered")
+    wanted = "Id,FragmentPath,DropInPaths,NeedDaemonReload"
+    shown = machine.succeed(f"systemctl show -p {wanted} {' '.join(quoted)}")
+    ours = {f"{ETC_SYSTEMD}/{name}" for name in host.dropins}
+    for block in shown.strip().split("\n\n"):
+        fields = dict(line.split("=", 1) for line in block.splitlines())
+        own = fields["FragmentPath"] == f"{ETC_SYSTEMD}/{fields['Id']}"
+        if (
+            not own
+            or set(fields["DropInPaths"].split()) - ours
+            or fields["NeedDaemonReload"] != "no"
+        ):
+            raise MachineError(f"the machine runs another {fields['Id']}: {fields}")
+
+
+def run(scenario: Scenario, seed: int) -> Path | None:
+    """Runs a scenario. None when it holds; otherwise the folder that explains the failure."""
+    say(f"{scenario.name}: {seeds.VARIABLE}={seed}, host {scenario.host.host}")
+    with prepared(scenario, seed) as one:
+        began = time.monotonic()
+        try:
+            _execute(one)
+        except Exception as error:
+            one.say("".join(traceback.format_exception(error)).rstrip())
+            return _report(one)
+        say(f"{scenario.name}: holds ({time.monotonic() - began:.1f} s)")
+        return None
+
+
+def _execute(one: Run) -> None:
+    script = one.scenario.script
+    code = compile(script.read_text(encoding="utf-8"), str(script), "exec")
+    os.environ[seeds.VARIABLE] = str(one.seed)  # where scripts look for it, with either driver
+    defined = one.names()
+    one.machines[0].start()
+    prove_units(one.machines[0], one.scenario.host)
+    exec(code, defined)  # noqa: S102 - that is what a test driver does
+
+
+def _report(one: Run) -> Path:
+    """Keeps what explains a failure, and says how to repeat it."""
+    name = one.scenario.name
+    kept = one.scenario.reports / f"{name}-{one.seed}"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    for machine in one.machines:
+        _ask(machine, kept)
+    for file in sorted((one.folder / "machine").iterdir()):
+        if file.suffix in {".log", ".err", ".argv"}:
+            shutil.copyfile(file, kept / file.name)
+    command = f"./corral vm run {name} --seed {one.seed}"
+    (kept / "transcript.txt").write_text("".join(f"{line}\n" for line in one.lines))
+    (kept / "seed.txt").write_text(f"{one.seed}\n")
+    (kept / "repeat.txt").write_text(f"{command}\n")
+    (kept / "host.json").write_text(one.scenario.host.model_dump_json(indent=1))
+    say(f"{name}: kept in {kept}; repeat with: {command}")
+    return kept
+
+
+def _ask(machine: Machine, kept: Path) -> None:
+    for name, command in QUESTIONS.items():
+        answer = "the machine did not answer\n"
+        if machine.booted:
+            with contextlib.suppress(CorralError, OSError, ValueError):
+                status, answer = machine.execute(f"({command}) 2>&1", timeout=COLLECT_TIMEOUT_S)
+                answer += f"(exit status {status})\n" if status else ""
+        (kept / name).write_text(answer, encoding="utf-8")

@@ -1,0 +1,49 @@
+"""The disk is full: Redis stops, nothing that was acknowledged is lost, and all goes on later."""
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.vm.names import machine, subtest
+
+UNITS = ("redis-cowboy", "cowboy-runner-scout", "cowboy-scout")
+RECORD = "/var/lib/corral-vm/record"
+MESSAGES = 40
+
+
+def sent() -> int:
+    return int(machine.succeed(f"cat {RECORD}/sent.jsonl | wc -l"))
+
+
+with subtest("everything is up; the client keeps its record elsewhere"):
+    for unit in UNITS:
+        machine.wait_for_unit(f"{unit}.service")
+    machine.succeed(f"mkdir -p {RECORD}; mount -t tmpfs -o size=64m none {RECORD}")
+    machine.succeed("corral-vm client --seed 1 --count 5 --seconds 0.5 --plain")
+
+with subtest("full: Redis refuses or ends, and says so"):
+    machine.succeed("sync; dd if=/dev/zero of=/var/ballast bs=1M status=none 2>/dev/null || true")
+    machine.succeed("dd if=/dev/zero of=/var/crumbs bs=4k status=none 2>/dev/null || true")
+    assert machine.succeed("df --output=avail / | tail -n 1").strip() == "0"
+    before = sent()
+    work = f"corral-vm client --seed 2 --count {MESSAGES} --seconds 4 --patience 400"
+    machine.succeed(f"systemd-run --unit=client {work}")
+    full = "MISCONF|No space left on device|disk is full"
+    machine.wait_until_succeeds(f"journalctl -b --no-pager -u redis-cowboy | grep -E '{full}'")
+    assert sent() < before + MESSAGES
+
+with subtest("there is room again: everything is sent and answered"):
+    machine.succeed("rm /var/ballast /var/crumbs; sync")
+    machine.wait_for_file(f"{RECORD}/answered", timeout=400)
+    assert sent() >= before + MESSAGES
+
+with subtest("what was sent, seen, done and remembered agrees"):
+    for unit in UNITS:
+        machine.wait_for_unit(f"{unit}.service")
+    machine.succeed("systemctl stop cowboy-scout cowboy-runner-scout")
+    status, said = machine.execute("corral-vm judge")
+    print(said)
+    assert status == 0, said
+    assert json.loads(said)["summary"]["lost"] == 0
+
+machine.shutdown()
