@@ -74,8 +74,8 @@ async def test_a_healthy_entry(backend: Backend) -> None:
         assert "has a reply (completed)" in refused.json()["error"]["message"]
 
 
-async def test_interrupted_then_sent_again(backend: Backend) -> None:
-    async with House(backend, only=("a2a",)) as house:
+async def test_interrupted_then_sent_again(one_backend: Backend) -> None:
+    async with House(one_backend, only=("a2a",)) as house:
         await house.start(RUNNER)
         async with house.inside():
             entry = await interrupted(house)
@@ -129,8 +129,8 @@ async def test_a_command_repeated_after_a_lost_answer_is_taken_once(one_backend:
             await house.slay(RUNNER)
 
 
-async def test_f14_acknowledged_and_unanswered(backend: Backend) -> None:
-    async with House(backend, only=("a2a",)) as house:
+async def test_f14_acknowledged_and_unanswered(one_backend: Backend) -> None:
+    async with House(one_backend, only=("a2a",)) as house:
         await house.start()
         entry = await house.send("a2a", prompt_for(b"", action="hang"), channel="c")
         await house.until(lambda: len(house.starts()) == 1, "the agent to start")

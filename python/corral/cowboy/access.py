@@ -1,7 +1,8 @@
 """How a person's command reaches Redis: as the operator, from inside Redis' network namespace."""
 
+import json
 import shlex
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from corral.core.errors import ConfigError, UnavailableError
@@ -21,10 +22,22 @@ def operator_endpoint(settings: CowboySettings) -> RedisEndpoint:
     """
     settings = with_operator_env(settings)
     endpoint = settings.redis_endpoint(OPERATOR)
+    name = configured_namespace(settings)
     # The path of a Unix socket leads there from every network namespace.
-    if settings.redis_netns is not None and endpoint.socket is None:
-        netns.enter(settings.redis_netns)
+    if name is not None and endpoint.socket is None:
+        netns.enter(name)
     return endpoint
+
+
+def configured_namespace(settings: CowboySettings) -> str | None:
+    """The namespace of Redis: a setting, or what the host's configuration says beside agents."""
+    if settings.redis_netns is not None:
+        return settings.redis_netns
+    try:
+        found: Any = json.loads((settings.config_dir / "namespace.json").read_text())
+        return str(found["name"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def with_operator_env(settings: CowboySettings) -> CowboySettings:
@@ -51,6 +64,7 @@ def with_operator_env(settings: CowboySettings) -> CowboySettings:
         redis_username=settings.redis_username or username,
         redis_password=settings.redis_password or found.get("REDISCLI_AUTH") or password,
         redis_netns=settings.redis_netns or found.get("COWBOY_REDIS_NETNS"),
+        config_dir=settings.config_dir,
     )
 
 

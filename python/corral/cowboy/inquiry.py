@@ -26,6 +26,7 @@ INCARNATIONS_MAX: Final = 100  # how far back an entry id is looked for
 FOUND_MAX: Final = 20  # turns and notes that one answer has of each source
 CANCEL_WAIT_S: Final = 8.0  # for the run of a cancelled turn to be over
 CANCEL_LOOK_S: Final = 0.05
+ENTRIES_MAX: Final = 200
 NOTE_MAX_CHARS: Final = 500
 _ENTRY = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
@@ -44,6 +45,8 @@ class Inquiry:
             "find": self.find,
             "cancel": self.cancel,
             "integrity": self.integrity,
+            "anomalies": self.anomalies,
+            "unknown": self.unknown,
             "resubmitted": self.resubmitted,
         }
 
@@ -103,6 +106,40 @@ class Inquiry:
         async with SqliteReader(self._daemon.settings.ledger_path(self._daemon.agent)) as reader:
             (row,) = await reader.fetch(SQL["integrity"])
         return {"integrity": str(row[0])}
+
+    async def anomalies(self, request: Request) -> dict[str, object]:
+        """What was noted since `since_ms`, for each source: kind, how often, when last."""
+        since_ms = request.get("since_ms")
+        if not isinstance(since_ms, int):
+            raise UsageError("since_ms must be a number")
+        await asyncio.to_thread(importlib.import_module, "aiosqlite")
+        found: dict[str, object] = {}
+        async with SqliteReader(self._daemon.settings.ledger_path(self._daemon.agent)) as reader:
+            for name in self._daemon.engines:
+                rows = await reader.fetch(SQL["anomalies_since"], (name, since_ms))
+                found[name] = [dict(row) for row in rows]
+        return {"sources": found}
+
+    async def unknown(self, request: Request) -> dict[str, object]:
+        """Which of these entries of a source the ledger never had, nor any note of them."""
+        name, entries = request.get("source"), request.get("entries")
+        engine = self._daemon.engines.get(str(name))
+        if engine is None or not isinstance(entries, list) or len(entries) > ENTRIES_MAX:
+            raise UsageError(f"'source' must be a source, 'entries' at most {ENTRIES_MAX} ids")
+        if not all(isinstance(one, str) and kind_of(one) == "entry" for one in entries):
+            raise UsageError("'entries' must be ids of entries")
+        await asyncio.to_thread(importlib.import_module, "aiosqlite")
+        found = []
+        async with SqliteReader(self._daemon.settings.ledger_path(self._daemon.agent)) as reader:
+            for one in entries:
+                entry = pack_id(one.encode())
+                bounds = (engine.name, engine.intake.incarnation, entry)
+                if not (
+                    await reader.fetch(SQL["turns_of_entry"], bounds)
+                    or await reader.fetch(SQL["notes_of_entry"], (engine.name, entry, 1))
+                ):
+                    found.append(one)
+        return {"source": engine.name, "unknown": found}
 
     # ------------------------------------------------------------ acts
 

@@ -27,6 +27,7 @@ from corral.cowboy.cli import (
     settings_of_host,
     source_argument,
 )
+from corral.cowboy.cli_doctor import doctor
 from corral.cowboy.cli_inspect import explain, resubmit
 from corral.cowboy.cli_turns import turns
 
@@ -279,7 +280,7 @@ def schema() -> None:
     click.echo(schema_text(), nl=False)
 
 
-for _command in (turns, explain, resubmit):
+for _command in (turns, doctor, explain, resubmit):
     cli.add_command(_command)
 
 

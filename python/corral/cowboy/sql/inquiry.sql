@@ -14,3 +14,7 @@ WHERE s.name = ? AND n.entry = ? ORDER BY n.id DESC LIMIT ?;
 
 -- name: integrity
 PRAGMA quick_check(1);
+
+-- name: anomalies_since
+SELECT n.kind, count(*) AS count, max(n.at_ms) AS last_ms FROM notes n
+JOIN sources s ON s.id = n.source_id WHERE s.name = ? AND n.at_ms >= ? GROUP BY n.kind;
