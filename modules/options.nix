@@ -132,6 +132,16 @@ in
       description = "Holds the sockets, the ACL file and the operator's environment.";
     };
 
+    metrics.directory = mkOption {
+      type = types.nullOr (types.strMatching "/[A-Za-z0-9._/-]+");
+      default = null;
+      example = "/var/lib/node-exporter-text-files";
+      description = ''
+        Where each daemon writes `cowboy-<agent>.prom` for the textfile collector of a node
+        exporter; made for the group `corral-metrics`. Unset: no metrics are written.
+      '';
+    };
+
     operator.environmentFile = mkOption {
       type = types.path;
       readOnly = true;

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Makes what is missing of the secrets, joins their hashes into the ACL file, and writes the
-# operator's environment. With RESTART set it writes nothing, and restarts that unit when the ACL
-# file is no longer that of the secrets. No secret is ever an argument of a program.
+# operator's environment. With RESTART set it writes nothing, and restarts that unit when a secret
+# is missing or the ACL file is no longer that of the secrets. No secret is ever an argument of a
+# program.
 #
 # SECRETS: one "credential file made|given" a line. ACL: the file with @credential@ for hashes.
 set -euo pipefail
@@ -55,7 +56,11 @@ joined_acl() {
 
 operator_secret=
 while read -r credential file origin; do
-  if [ "$origin" = made ] && [ ! -e "$file" ] && [ -z "${RESTART:-}" ]; then
+  if [ "$origin" = made ] && [ ! -e "$file" ]; then
+    if [ -n "${RESTART:-}" ]; then
+      systemctl --no-block restart "$RESTART"
+      exit
+    fi
     make_secret "$file"
   fi
   read_secret "$file"

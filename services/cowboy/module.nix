@@ -14,6 +14,9 @@ let
   inherit (derived) agents names paths;
 
   cowboy = lib.getExe' cfg.package "cowboy";
+  metricsDirectory = cfg.metrics.directory;
+  hasMetrics = metricsDirectory != null;
+  metricsGroup = "corral-metrics";
   each = f: lib.mkMerge (lib.mapAttrsToList f agents);
 
   # Checked by the program that reads it, when it is built.
@@ -42,6 +45,7 @@ let
         runner_dir = derived.runnerRuntime;
         redis_url = derived.redisUrl;
       }
+      // lib.optionalAttrs hasMetrics { metrics_dir = metricsDirectory; }
     );
 
   common = {
@@ -87,7 +91,11 @@ let
             LoadCredential = [ (derived.loadCredential "redis-password" redisPassword) ];
             StateDirectory = "cowboy/${agent}";
             StateDirectoryMode = "0700";
-            ReadWritePaths = [ (derived.daemonDirectory agent) ];
+            SupplementaryGroups = lib.optional hasMetrics metricsGroup;
+            ReadWritePaths = [
+              (derived.daemonDirectory agent)
+            ]
+            ++ lib.optional hasMetrics metricsDirectory;
           };
         }
       ];
@@ -183,8 +191,21 @@ in
       (each daemon)
       (each runner)
     ];
-    systemd.tmpfiles.settings."10-cowboy" = each directories;
+    systemd.tmpfiles.settings."10-cowboy" = lib.mkMerge [
+      (each directories)
+      (lib.mkIf hasMetrics {
+        # Several users write into it, and nobody replaces the file of another.
+        ${metricsDirectory}.d = {
+          mode = "1775";
+          user = "root";
+          group = metricsGroup;
+        };
+      })
+    ];
     users.users = lib.mkMerge (lib.mapAttrsToList users derived.withUsers);
-    users.groups = lib.mkMerge (lib.mapAttrsToList groups derived.withUsers);
+    users.groups = lib.mkMerge (
+      lib.mapAttrsToList groups derived.withUsers
+      ++ [ (lib.mkIf hasMetrics { ${metricsGroup} = { }; }) ]
+    );
   };
 }

@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LIB = ROOT / "modules" / "lib"
 EXAMPLES = ROOT / "examples"
 SHIM = ROOT / "tests" / "nix" / "shim"
-READABLE = (ROOT / "modules", ROOT / "services", EXAMPLES, SHIM)
+SAMPLES = ROOT / "tests" / "nix" / "samples"
+READABLE = (ROOT / "modules", ROOT / "services", EXAMPLES, SAMPLES, SHIM)
 MISSING = (
     "nix-instantiate is not on PATH, so nothing can be said about the Nix files; install it with: "
     "apt-get install -y --no-install-recommends nix-bin"

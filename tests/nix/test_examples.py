@@ -132,6 +132,23 @@ def test_a_renamed_namespace_is_nowhere_called_by_the_old_name() -> None:
     assert host["internalInterfaces"] == ["agents-ns"]
 
 
+def test_metrics_are_written_where_they_are_wanted_and_else_nowhere() -> None:
+    wanted = "/var/lib/metrics"
+    host = hosts.one(
+        f'[ ({hosts.AGENT}) {{ services.cowboy.metrics.directory = "{wanted}"; }} ]', WANTED
+    )
+    assert host["refused"] == []
+    assert json.loads(host["etc"]["cowboy/a/settings.json"])["metrics_dir"] == wanted
+    daemon = host["services"]["cowboy-a"]
+    assert wanted in daemon["ReadWritePaths"]
+    assert daemon["SupplementaryGroups"] == ["corral-metrics"]
+    made = host["tmpfiles"][wanted]["d"]
+    assert (made["mode"], made["user"], made["group"]) == ("1775", "root", "corral-metrics")
+    without = hosts.one(f"[ ({hosts.AGENT}) ]", WANTED)
+    assert "metrics_dir" not in json.loads(without["etc"]["cowboy/a/settings.json"])
+    assert without["services"]["cowboy-a"]["SupplementaryGroups"] == []
+
+
 def test_without_egress_nothing_leaves_the_namespace() -> None:
     host = example("single-host.nix")
     rules = host["etc"]["cowboy/namespace.nft"]

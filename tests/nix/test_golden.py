@@ -17,6 +17,10 @@ def demo() -> dict[str, Any]:
     return golden.demo()
 
 
+def test_the_acl_of_the_host_is_up_to_date() -> None:
+    assert golden.HOST_ACL.read_text(encoding="utf-8") == golden.host_acl()
+
+
 def test_the_golden_file_is_the_rendering(demo: dict[str, Any]) -> None:
     assert golden.DEMO.read_text(encoding="utf-8") == golden.canonical(demo), HOW
 
