@@ -23,6 +23,11 @@ CLAUDE_ASKS = [
     " Esc to cancel · Tab to amend",
 ]
 CODEX_FOOT = ["", "  ? for shortcuts                          100% context left"]
+CODEX_FOOT_2 = [
+    "",
+    "  gpt-5 default · ~/work · [TAMQ message 7",
+    "  ← for agents · ? for shortcuts",
+]
 CODEX_ASKS = [
     "  Would you like to run the following command?",
     "",
@@ -74,6 +79,27 @@ CASES = {
     ),
     "claude works, no hint": ("claude-code", ["· Gesticulating…", RULE, "❯", RULE], "working"),
     "claude bash mode": ("claude-code", [RULE, "! ls", RULE], "no_composer"),
+    "claude 2.1.328": (
+        "claude-code",
+        [
+            "  ◐ medium · /effort",
+            RULE,
+            "❯\u00a0\x1b[7m \x1b[0m",
+            RULE,
+            "  ⏵⏵ auto mode on · ← for agents",
+        ],
+        "ready",
+    ),
+    "claude 2.1.328 works": (
+        "claude-code",
+        [RULE, "❯\u00a0", RULE, "  ⏵⏵ auto mode on (shift+tab to cycle) · esc to interrupt"],
+        "working",
+    ),
+    "claude 2.1.328 asks for a key": (
+        "claude-code",
+        ["─" * 80, "  Do you want to use this API key?", "    Yes", "  ❯ No (recommended)"],
+        "dialog",
+    ),
     "claude starts": ("claude-code", CLAUDE_TOP, "no_composer"),
     "codex hint": ("codex", ["› \x1b[2mAsk Codex to do anything\x1b[0m", *CODEX_FOOT], "ready"),
     "codex 2025": (
@@ -86,6 +112,33 @@ CASES = {
         "codex",
         ["• Working (0s • esc to interrupt)", "", "› \x1b[2mAsk Codex\x1b[0m", *CODEX_FOOT],
         "working",
+    ),
+    "codex 0.171": (
+        "codex",
+        [
+            "› \x1b[2mAsk Codex to do anything\x1b[0m",
+            "",
+            "  gpt-5 default · ~/work · one two three",
+            "  ← for agents · ? for shortcuts             ⚠ 1 warning · f2 to view",
+        ],
+        "ready",
+    ),
+    "codex 0.171 draft": (
+        "codex",
+        [
+            "◦ Working (3s • esc to interrupt)",
+            "",
+            "› more",
+            "",
+            "  gpt-5 · ~",
+            "  tab to queue message",
+        ],
+        "draft",
+    ),
+    "codex 0.171 picks a model": (
+        "codex",
+        ["› 1. One  Fast.", "  2. Two  Slow.", "↓", "  enter select · esc back"],
+        "dialog",
     ),
     "codex asks": ("codex", CODEX_ASKS, "dialog"),
     "codex starts": ("codex", ["loading"], "no_composer"),
@@ -150,12 +203,13 @@ def wrapped(text: str, prompt: str, width: int = 40) -> list[str]:
 def test_our_text_is_known_however_it_is_wrapped(profile: str) -> None:
     ours = paste("two\nlines that are long enough to be wrapped at this width")
     rows = wrapped(ours.text, "❯ " if profile == "claude-code" else "› ")
-    rows = [RULE, *rows, RULE] if profile == "claude-code" else [*rows, *CODEX_FOOT]
-    view = seen(profile, *rows)
-    assert view.state is Ready.DRAFT
-    assert view.shows(ours)
-    assert view.holds_part_of(ours)
-    assert not view.shows(paste("another"))
+    for foot in (CODEX_FOOT, CODEX_FOOT_2, []):
+        screen_rows = [RULE, *rows, RULE] if profile == "claude-code" else [*rows, *foot]
+        view = seen(profile, *screen_rows)
+        assert view.state is Ready.DRAFT
+        assert view.shows(ours)
+        assert view.holds_part_of(ours)
+        assert not view.shows(paste("another"))
 
 
 def test_our_text_with_somebody_elses_is_not_exactly_ours() -> None:

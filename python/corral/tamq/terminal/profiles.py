@@ -1,9 +1,11 @@
 """Profiles: what a program looks like when it can be written to, as regular expressions.
 
-The texts of `claude-code` are those of Claude Code 2.1.29 (public screen recordings of February
-2026; its paste thresholds as described for 2.1.226, August 2026). Those of `codex` are those of
-the Codex CLI's published rendering tests of 2025 and 2026. A program that changes its looks makes
-messages wait with the reason `no_composer`; it never makes them go astray.
+The texts of `claude-code` are those of Claude Code from 2.1.29 (public screen recordings of
+February 2026) to 2.1.328 (November 2026), those of `codex` of the Codex CLI from its published
+rendering tests of 2025 to 0.171.0 (November 2026). The two last versions were tried as they are,
+on 2026-11-30, against a local server: ready, draft, working, menus, long and short pastes. A
+program that changes its looks makes messages wait with the reason `no_composer` or `draft`; it
+never makes them go astray.
 """
 
 import re
@@ -84,9 +86,10 @@ CODEX: Final = Profile(
     name="codex",
     layout=Layout.TAIL,
     prompt=re.compile(r"[›▌](?:\s|$)"),
+    # Hints and a status line, below the composer; never the line that ends a message.
     footer=re.compile(
-        r"\s+(?:\? for shortcuts|\S.*(?:context left|% left|esc|⏎ send|newline|to quit).*"
-        r"|\S.* · \S.*)$"
+        r"\s+(?!\[end of TAMQ)\S?.*(?:\? for shortcuts| · |context left|% left|⏎ send|newline"
+        r"|\b(?:esc|tab|f\d+|enter|ctrl \+ \w) to |⌃|ctrl\+|\besc (?:close|back)\b)"
     ),
     busy=re.compile(r"\besc to interrupt\b", re.IGNORECASE),
     dialog=re.compile(

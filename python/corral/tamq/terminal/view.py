@@ -168,8 +168,8 @@ def _tail(screen: Screen, profile: Profile) -> _Found:
     if not starts:
         return _without_composer(screen, profile)
     top = starts[-1]
-    bottom = max((row for row in range(top, len(rows)) if rows[row]), default=top)
-    if bottom > top and profile.footer is not None and profile.footer.match(rows[bottom]):
+    bottom = len(rows) - 1
+    while bottom > top and (not rows[bottom] or _is_footer(profile, rows[bottom])):
         bottom -= 1
     text, hint = _inside(screen.lines[top : bottom + 1], profile)
     tall = top == 0 or 3 * (bottom + 1 - top) >= len(rows)
@@ -182,6 +182,10 @@ def _tail(screen: Screen, profile: Profile) -> _Found:
     if working:
         return Ready.BUSY, "working", texts, False, True
     return Ready.READY, "ready", texts, False, False
+
+
+def _is_footer(profile: Profile, row: str) -> bool:
+    return profile.footer is not None and profile.footer.match(row) is not None
 
 
 # ---- both -----------------------------------------------------------------------------------
