@@ -116,7 +116,8 @@ async def test_the_host_of_a_pty_is_killed(tmp_path: Path, point: str) -> None:
         assert hosted.wait() == -signal.SIGKILL
         soon(lambda: process.find(target) is None, "the end of the program")
         assert (await terminal.readiness()).state is Ready.GONE
-        assert len(agent.submitted) == (1 if point == points.SUBMITTED else 0)
+        # The program may be hung up before it reads Enter.
+        assert len(agent.submitted) <= (1 if point == points.SUBMITTED else 0)
     finally:
         hosted.close()
 
