@@ -129,11 +129,28 @@ let
   server = config.services.redis.servers.cowboy;
   redisServer =
     let
+      place = path: "services.redis.servers.cowboy.${path}";
       must = option: wanted: reason: {
         assertion = server.${option} == wanted;
-        message = "services.redis.servers.cowboy.${option}: ${reason}";
+        message = "${place option}: ${reason}";
       };
       durable = "an entry whose XADD was answered must survive a power failure";
+
+      setting = name: wanted: {
+        assertion = server.settings.${name} == wanted;
+        message = "${place "settings.${name}"}: must be ${builtins.toJSON wanted}";
+      };
+      # The server takes settings in upper and lower case, and the last one wins. What an option
+      # of nixpkgs' module has set is told above, with the path of that option.
+      without = {
+        appendonly = true;
+        replicaof = true;
+        requirepass = server.requirePass == null;
+        slaveof = server.slaveOf == null;
+        unixsocket = server.unixSocket == null;
+        user = true;
+      };
+      unwanted = name: name != "appendOnly" && without.${lib.toLower name} or false;
     in
     [
       (must "unixSocket" null "must be null: a socket would cross the network namespace")
@@ -144,11 +161,17 @@ let
       (must "appendOnly" true "must be true: ${durable}")
       (must "appendFsync" "always" "must be \"always\": ${durable}")
       (must "slaveOf" null "must be null: replication is asynchronous and loses answered entries")
-      {
-        assertion = server.settings.aclfile == derived.aclFile;
-        message = "services.redis.servers.cowboy.settings.aclfile: must be ${derived.aclFile}";
-      }
-    ];
+    ]
+    ++ lib.mapAttrsToList setting {
+      aclfile = derived.aclFile;
+      inherit (server) appendOnly;
+      appendfsync = server.appendFsync;
+      maxmemory-policy = "noeviction";
+      no-appendfsync-on-rewrite = "no";
+    }
+    ++ map (
+      name: problem "${place "settings.${name}"}: must not be set: it undoes what is promised"
+    ) (lib.filter unwanted (lib.attrNames server.settings));
 in
 {
   config = lib.mkIf cfg.enable {

@@ -147,8 +147,8 @@ in
       readOnly = true;
       description = ''
         Where the operator's environment is: `REDIS_URL`, which holds no password, `REDISCLI_AUTH`
-        and `COWBOY_REDIS_NETNS`. Made when the host starts; only root reads it. Root's `cowboy`
-        finds it by itself where `runtimeDir` is as it was.
+        and `COWBOY_REDIS_NETNS`. Made when the host starts; only root reads it, and root's `cowboy`
+        finds it by itself.
       '';
     };
 

@@ -10,6 +10,7 @@ let
   cfg = config.services.cowboy;
   derived = import ./derived.nix { inherit lib cfg; };
   inherit (derived) paths;
+  server = config.services.redis.servers.cowboy;
 
   acl = lib.concatStringsSep "\n" (derived.corral.acl.lines derived.topology) + "\n";
 
@@ -27,7 +28,7 @@ let
     SECRETS = "/etc/cowboy/secrets.list";
     ACL = "/etc/cowboy/redis.acl.in";
     ACL_FILE = derived.aclFile;
-    ACL_OWNER = "redis-cowboy:redis-cowboy";
+    ACL_OWNER = "${server.user}:${server.group or server.user}";
     OPERATOR_OWNER = "root:root";
     OPERATOR_FILE = derived.environmentFile;
     REDIS_URL = derived.redisUrl;
@@ -65,6 +66,12 @@ in
 {
   config = lib.mkIf cfg.enable {
     services.cowboy.operator.environmentFile = derived.environmentFile;
+
+    # Where a person's commands look, if it is not where they look by themselves.
+    environment.variables = lib.mkIf (paths.runtime != "/run/cowboy") {
+      COWBOY_RUNTIME_DIR = paths.runtime;
+      COWBOY_OPERATOR_ENV = derived.environmentFile;
+    };
 
     environment.etc."cowboy/redis.acl.in".text = acl;
     environment.etc."cowboy/secrets.list".text = table;

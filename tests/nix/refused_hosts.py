@@ -220,7 +220,21 @@ FAILED = (
     Host(
         "another_acl_file",
         _server('settings.aclfile = lib.mkForce "/etc/x";'),
-        (f"{_SERVER}.settings.aclfile: must be /run/cowboy/redis.acl",),
+        (f'{_SERVER}.settings.aclfile: must be "/run/cowboy/redis.acl"',),
+    ),
+    Host(
+        "settings_that_undo_options",
+        _server(
+            'settings = { APPENDONLY = "no"; unixsocket = "/x"; appendfsync = lib.mkForce "no"; '
+            'maxmemory-policy = lib.mkForce "allkeys-lru"; user = "x on nopass ~* +@all"; };'
+        ),
+        (
+            f'{_SERVER}.settings.appendfsync: must be "always"',
+            f'{_SERVER}.settings.maxmemory-policy: must be "noeviction"',
+            f"{_SERVER}.settings.APPENDONLY: must not be set: it undoes what is promised",
+            f"{_SERVER}.settings.unixsocket: must not be set: it undoes what is promised",
+            f"{_SERVER}.settings.user: must not be set: it undoes what is promised",
+        ),
     ),
 )
 
