@@ -26,6 +26,7 @@ let
 
   environment = {
     SECRETS = "/etc/cowboy/secrets.list";
+    SECRETS_DIRECTORY = cfg.secrets.directory;
     ACL = "/etc/cowboy/redis.acl.in";
     ACL_FILE = derived.aclFile;
     ACL_OWNER = "${server.user}:${server.group or server.user}";
@@ -121,7 +122,11 @@ in
     systemd.paths.cowboy-rotate = {
       description = "Watches the secrets of cowboy";
       wantedBy = [ "multi-user.target" ];
+      # By default a path unit is started before all services: that of the secrets, too.
+      unitConfig.DefaultDependencies = false;
       after = [ derived.units.secrets ];
+      before = [ "shutdown.target" ];
+      conflicts = [ "shutdown.target" ];
       pathConfig.PathChanged = files;
     };
     systemd.services.cowboy-rotate = {

@@ -4,21 +4,42 @@
 # is missing or the ACL file is no longer that of the secrets. No secret is ever an argument of a
 # program.
 #
-# SECRETS: one "credential file made|given" a line. ACL: the file with @credential@ for hashes.
+# SECRETS: one "credential file made|given" a line; what is made is in SECRETS_DIRECTORY.
+# ACL: the file with @credential@ where a hash belongs.
 set -euo pipefail
-umask 0077
+umask 0377
 
 declare -A hash_of
 
+# 244 random bits of the kernel's generator.
 make_secret() {
-  local file=$1 secret
-  secret=$(head -c 32 /dev/urandom | base64 -w 0 | tr '+/' '-_' | tr -d '=')
-  rm -f "$file.new"
-  printf '%s\n' "$secret" >"$file.new"
-  chmod 0400 "$file.new"
-  sync "$file.new"
-  mv "$file.new" "$file"
-  sync "${file%/*}"
+  local first second
+  read -r first </proc/sys/kernel/random/uuid
+  read -r second </proc/sys/kernel/random/uuid
+  printf '%s\n' "$first$second" >"$1"
+}
+
+# What is made appears whole and on the disk, or not at all.
+make_missing() {
+  local credential file origin
+  local made=()
+  rm -rf "$SECRETS_DIRECTORY/.new"
+  while read -r credential file origin; do
+    if [ "$origin" = made ] && [ ! -e "$file" ]; then
+      made+=("$SECRETS_DIRECTORY/.new/$credential")
+    fi
+  done <"$SECRETS"
+  if [ ${#made[@]} = 0 ]; then
+    return
+  fi
+  mkdir -m 0700 "$SECRETS_DIRECTORY/.new"
+  for file in "${made[@]}"; do
+    make_secret "$file"
+  done
+  sync "${made[@]}"
+  mv -t "$SECRETS_DIRECTORY" "${made[@]}"
+  rmdir "$SECRETS_DIRECTORY/.new"
+  sync "$SECRETS_DIRECTORY"
 }
 
 # The secret of $1, in $secret; without the newline at its end.
@@ -38,7 +59,6 @@ read_secret() {
 replace_file() {
   local file=$1 owner=$2
   chown "$owner" "$file.new"
-  chmod 0400 "$file.new"
   mv "$file.new" "$file"
 }
 
@@ -54,17 +74,23 @@ joined_acl() {
   done <"$ACL"
 }
 
+restart() {
+  systemctl --no-block restart "$RESTART"
+  exit
+}
+
+if [ -z "${RESTART:-}" ]; then
+  make_missing
+fi
+
 operator_secret=
 while read -r credential file origin; do
   if [ "$origin" = made ] && [ ! -e "$file" ]; then
-    if [ -n "${RESTART:-}" ]; then
-      systemctl --no-block restart "$RESTART"
-      exit
-    fi
-    make_secret "$file"
+    restart
   fi
   read_secret "$file"
-  hash_of[$credential]=$(printf '%s' "$secret" | sha256sum | cut -d ' ' -f 1)
+  hash=$(printf '%s' "$secret" | sha256sum)
+  hash_of[$credential]=${hash%% *}
   if [ "$credential" = redis-operator ]; then
     operator_secret=$secret
   fi
@@ -73,7 +99,7 @@ done <"$SECRETS"
 acl=$(joined_acl)
 if [ -n "${RESTART:-}" ]; then
   if [ "$acl" != "$(<"$ACL_FILE")" ]; then
-    systemctl --no-block restart "$RESTART"
+    restart
   fi
   exit
 fi

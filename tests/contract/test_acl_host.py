@@ -67,6 +67,7 @@ def join(folder: Path) -> tuple[list[str], dict[str, str]]:
     environment = {
         "PATH": os.environ["PATH"],
         "SECRETS": str(folder / "list"),
+        "SECRETS_DIRECTORY": str(folder),
         "ACL": str(ACL),
         "ACL_FILE": str(folder / "redis.acl"),
         "ACL_OWNER": owner,

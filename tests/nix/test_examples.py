@@ -1,6 +1,7 @@
 """Every example is a whole host: it is evaluated, and what it is an example of is looked at."""
 
 import json
+import re
 from functools import cache
 from typing import Any
 
@@ -85,6 +86,21 @@ def test_who_holds_a_secret_needs_the_unit_that_makes_it(path: Any) -> None:
 def _secrets(host: dict[str, Any]) -> list[str]:
     lines: list[str] = host["etc"]["cowboy/secrets.list"].splitlines()
     return lines
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_no_path_or_socket_waits_for_a_service_that_waits_for_it(path: Any) -> None:
+    """By default services wait for basic.target, and that waits for all paths and sockets.
+
+    systemd breaks such a circle by not starting one of them, which one it does not say before.
+    """
+    units = example(path.name)["units"]
+    early = [name for name in units if name.endswith((".path", ".socket"))]
+    assert "cowboy-rotate.path" in early
+    for name in early:
+        after = re.findall(r"^After=(.*)$", units[name], re.MULTILINE)
+        if any(one.endswith(".service") for line in after for one in line.split()):
+            assert "DefaultDependencies=false" in units[name]
 
 
 def test_two_agents_with_three_sources_each() -> None:
