@@ -12,7 +12,7 @@ from typing import Any, Final
 from corral.core import logs
 from corral.core.clock import Clock
 from corral.core.crashpoints import crashpoint
-from corral.core.errors import StorageError
+from corral.core.errors import CorralError, StorageError
 from corral.core.sqlite import SqliteWriter
 from corral.tamq import domain, points, roster, store
 from corral.tamq.domain import Due, StaleError, Times
@@ -61,7 +61,11 @@ class Deliverer:
         """Learn what the store has: open messages and live endpoints."""
         messages = await self.writer.submit(store.open_messages)
         for endpoint in await self.writer.submit(roster.live):
-            self._add(endpoint)
+            try:
+                self._add(endpoint)
+            except CorralError as error:  # its profile, for example, is not there any more
+                _log.error("endpoint cannot be used", **error.as_dict())
+                await self.endpoint_gone(endpoint.endpoint_id, "unusable")
         for message in messages:
             self.note(message)
 

@@ -33,6 +33,8 @@ CONNECTIONS_MAX: Final = 1_024
 READ_TIMEOUT_S: Final = 10.0
 WRITE_TIMEOUT_S: Final = 10.0
 STOP_TIMEOUT_S: Final = 10.0
+LINGER_S: Final = 1.0  # for a refused client that is still writing, so that it gets its answer
+LINGERING_MAX: Final = 128
 BACKLOG: Final = 1_024
 SOCKET_PATH_MAX_BYTES: Final = 107  # the kernel keeps 108, a NUL included
 OVERFLOW_UID: Final = 65_534  # stands for users that this user namespace does not know
@@ -61,8 +63,13 @@ class Server:
         self.own_uid = os.getuid()
         self.reading: dict[Connection, None] = {}  # in order of arrival
         self.working: set[asyncio.Task[None]] = set()
-        self.count = 0
+        self.lingering: set[Connection] = set()
         self._server: asyncio.Server | None = None
+
+    @property
+    def count(self) -> int:
+        """Connections that are read or answered."""
+        return len(self.reading) + len(self.working)
 
     async def start(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -74,7 +81,7 @@ class Server:
         """Take no more requests; those that were read are answered."""
         if self._server is not None:
             self._server.close()
-        for connection in list(self.reading):
+        for connection in [*self.reading, *self.lingering]:
             connection.abort()
         if self.working:
             _, late = await asyncio.wait(set(self.working), timeout=STOP_TIMEOUT_S)
@@ -84,7 +91,7 @@ class Server:
 
     def make_room(self) -> bool:
         """Whether one more may connect; the longest silent one is sent away for it."""
-        if self.count <= self.limits.connections_max:
+        if self.count < self.limits.connections_max:
             return True
         oldest = next(iter(self.reading), None)
         if oldest is None:
@@ -106,7 +113,6 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         server = self._server
-        server.count += 1
         try:
             if not server.make_room():
                 raise BusyError(f"{server.limits.connections_max} requests are being answered")
@@ -121,7 +127,6 @@ class Connection(asyncio.Protocol):
         self._timer = loop.call_later(server.limits.read_timeout_s, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.count -= 1
         self._over()
 
     def data_received(self, data: bytes) -> None:
@@ -141,13 +146,25 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         if self in self._server.reading:
-            self.refuse(InvalidRequestError("the connection ended within a line"))
-        return True  # the answer is still to be written
+            self._over()
+            error = InvalidRequestError("the connection ended within a line")
+            self._answer(wire.refusal(error))
+        return self not in self._server.lingering  # True: the answer is still to be written
 
     def refuse(self, error: TamqError) -> None:
-        """Answer with an error and close."""
+        """Answer with an error; close when the client has read it, or after a moment.
+
+        To close at once while it still writes would take the answer away from it.
+        """
         self._over()
-        self._answer(wire.refusal(error))
+        server, transport = self._server, self._transport
+        if len(server.lingering) >= LINGERING_MAX or transport.is_closing():
+            self._answer(wire.refusal(error))
+            return
+        server.lingering.add(self)
+        transport.write(wire.refusal(error))
+        transport.write_eof()
+        self._timer = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
 
     def abort(self) -> None:
         self._over()
@@ -190,6 +207,7 @@ class Connection(asyncio.Protocol):
 
     def _over(self) -> None:
         self._server.reading.pop(self, None)
+        self._server.lingering.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

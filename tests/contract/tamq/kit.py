@@ -7,10 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from jsonschema import Draft202012Validator
+
+from corral.core.errors import UsageError
 from corral.local.wait import until
 from corral.tamq import store, transport
 from corral.tamq.client import AsyncClient, Client
@@ -18,10 +22,14 @@ from corral.tamq.domain import Times
 from corral.tamq.errors import TamqError
 from corral.tamq.operations import Operations
 from corral.tamq.registry import Registry
+from corral.tamq.schema import schema_text
 from corral.tamq.transport import Limits, Server
 from tests.unit.tamq.queue import Queue
 
 START_S = 60.0
+VALIDATORS = {
+    name: Draft202012Validator(one) for name, one in json.loads(schema_text())["$defs"].items()
+}
 SEND: dict[str, Any] = {
     "op": "send",
     "client_id": "engine",
@@ -44,6 +52,12 @@ def registered(name: str = "a", **changes: Any) -> dict[str, Any]:
     return fields | changes
 
 
+def check_scripted(fields: Mapping[str, Any], profile: str) -> None:
+    del profile
+    if not isinstance(fields.get("name"), str):
+        raise UsageError("terminal.name: must be a text")
+
+
 class Service:
     """Server, operations, store and deliverer in this event loop."""
 
@@ -64,7 +78,7 @@ class Service:
         instance = await self.queue.writer.submit(lambda conn: store.instance(conn, 1))
         operations = Operations(
             self.queue.writer, self.queue.deliverer, Registry(self.repos), self.queue.clock,
-            lambda fields, profile: None, instance,
+            check_scripted, instance,
         )  # fmt: skip
         self.server = Server(operations.handle, self.limits)
         listener, _ = await asyncio.to_thread(transport.listen, self.path)
@@ -76,13 +90,20 @@ class Service:
         await self._stack.aclose()
 
     async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        return await self.client.request({"op": op, **fields})
+        return await self.request({"op": op, **fields})
 
     async def send(self, **changes: Any) -> dict[str, Any]:
-        return await self.client.request({**SEND, **changes})
+        return await self.request({**SEND, **changes})
 
     async def register(self, name: str = "a", **changes: Any) -> dict[str, Any]:
-        return await self.client.request(registered(name, **changes))
+        return await self.request(registered(name, **changes))
+
+    async def request(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Ask; what was not refused is as the published schema says, both ways."""
+        answer = await self.client.request(fields)
+        VALIDATORS[f"request.{fields['op']}"].validate({"protocol": "0.1", **fields})
+        VALIDATORS[f"answer.{fields['op']}"].validate({"ok": True, **answer})
+        return answer
 
     async def refusal(self, op: str, **fields: Any) -> str:
         """The code with which a request is refused; a send is complete without `fields`."""
@@ -106,6 +127,8 @@ class Service:
         finally:
             writer.close()
         answer: dict[str, Any] = json.loads(line)
+        if not answer["ok"]:
+            VALIDATORS["refusal"].validate(answer)
         return answer
 
 

@@ -289,3 +289,16 @@ async def test_every_answer_fits_a_frame_however_large_the_page(service: Service
         if cursor is None:
             break
     assert seen == [str(number) for number in range(7, -1, -1)]
+
+
+async def test_a_refused_client_that_still_writes_gets_its_answer(service: Service) -> None:
+    """Closing over unread bytes would reset the connection, and the reason would be lost."""
+    reader, writer = await asyncio.open_unix_connection(service.path)
+    for _ in range(50):
+        writer.write(b"x" * 20_000)
+        await writer.drain()
+    answer = json.loads(await asyncio.wait_for(reader.readline(), 30))
+    assert "at most 131072 bytes" in answer["error"]["message"]
+    assert await asyncio.wait_for(reader.read(), 30) == b""
+    writer.write(b"y")
+    writer.close()

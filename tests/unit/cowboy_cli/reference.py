@@ -39,20 +39,20 @@ def table(headings: list[str], rows: list[list[str]]) -> str:
 
 
 def commands() -> str:
-    return "\n".join(_command(words, command) for words, command in _leaves(("cowboy",), cli))
+    return "\n".join(command_text(words, command) for words, command in leaves(("cowboy",), cli))
 
 
-def _leaves(
+def leaves(
     words: tuple[str, ...], command: click.Command
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     if isinstance(command, click.Group):
         for name, inner in sorted(command.commands.items()):
-            yield from _leaves((*words, name), inner)
+            yield from leaves((*words, name), inner)
     else:
         yield words, command
 
 
-def _command(words: tuple[str, ...], command: click.Command) -> str:
+def command_text(words: tuple[str, ...], command: click.Command) -> str:
     name = " ".join(words)
     arguments = [p for p in command.params if isinstance(p, click.Argument)]
     options = [p for p in command.params if isinstance(p, click.Option)]

@@ -21,7 +21,7 @@ def test_the_page_is_up_to_date(page: Path) -> None:
 
 
 def test_every_command_has_an_example() -> None:
-    for words, command in reference._leaves(("cowboy",), cli):
+    for words, command in reference.leaves(("cowboy",), cli):
         assert "\b\n" in (command.help or ""), words
         assert f"  {' '.join(words)}" in (command.help or ""), words
 

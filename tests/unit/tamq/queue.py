@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from corral.core.clock import ManualClock
+from corral.core.errors import UsageError
 from corral.core.sqlite import SqliteWriter
 from corral.local.wait import until_async, until_true
 from corral.tamq import admission, roster, store
@@ -114,6 +115,7 @@ class Queue:
         self.clock = ManualClock()
         self.terminals: dict[str, Scripted] = {}
         self.open_messages_max = open_messages_max
+        self.refused: str | None = None
         self.writer: SqliteWriter
         self.deliverer: Deliverer
         self._stack = AsyncExitStack()
@@ -147,6 +149,8 @@ class Queue:
 
     def terminal(self, fields: Mapping[str, Any], profile: str) -> Scripted:
         del profile
+        if fields["name"] == self.refused:
+            raise UsageError("there is no such profile any more")
         return self.terminals.setdefault(str(fields["name"]), Scripted())
 
     async def register(self, name: str = "a", **changes: Any) -> Endpoint:

@@ -308,3 +308,18 @@ async def test_open_messages_at_the_limit_and_one_past_it(queue: Queue) -> None:
         assert (one, two) == (True, False)
     with queue.deliverer.room() as again:
         assert again
+
+
+async def test_an_endpoint_that_cannot_be_opened_any_more_is_gone(queue: Queue) -> None:
+    """Its profile was taken out of the operator's file while TAMQ was down."""
+    await queue.register("a", policy=INJECTED)
+    queue.terminals["a"].looks = Readiness(Ready.BUSY, "busy")
+    sent = await queue.send()
+    await queue.stop()
+    queue.refused = "a"
+    await queue.start()
+    assert queue.deliverer.lanes == {}
+    assert (await queue.get(sent.id)).progress.state == "pending"
+    await queue.register("b", policy=INJECTED)
+    assert (await queue.send()).id == sent.id
+    await queue.until(sent.id, "injected")

@@ -36,7 +36,8 @@ async def discover(socket: str, pane: str) -> TmuxAddress:
         raise UnavailableError(f"tmux {socket}, pane {pane}: {why}", ids={"pane": pane})
     server_pid, pane_id, dead, pane_pid, tty = answer.output.strip().split("|")
     server = process.identify(int(server_pid))
-    target = None if dead == "1" else _foreground(int(pane_pid), process.terminal_at(tty))
+    # tmux answers for a pane that does not exist with empty fields, and no failure.
+    target = None if dead == "1" or not pane_pid else _foreground(int(pane_pid), process.terminal_at(tty))
     if server is None or target is None:
         raise UnavailableError(
             f"tmux {socket}, pane {pane}: nobody lives there", ids={"pane": pane}
