@@ -120,7 +120,7 @@ def test_without_root_one_line_names_the_command_that_installs(bare: Bare) -> No
     assert status == 69
     for_machines = "qemu-system-x86 qemu-utils mmdebstrap e2fsprogs busybox-static zstd lz4 python3"
     assert err.endswith(
-        f"{install} python3-venv git nix-bin redis-tools systemd tmux {for_machines}\n"
+        f"{install} python3-venv git gita nix-bin redis-tools socat systemd tmux {for_machines}\n"
     )
     assert err.count("\n") == 1
 

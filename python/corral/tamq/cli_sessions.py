@@ -107,6 +107,43 @@ def attach(
     output.show(answer, f"endpoint {answer['endpoint_id']} serves {', '.join(answer['repos'])}")
 
 
+@click.command(context_settings={"ignore_unknown_options": True})
+@session_options
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def run(context: click.Context, /, command: tuple[str, ...], **session: Any) -> int:
+    """Run COMMAND on a terminal of its own that TAMQ can write to; no tmux needed.
+
+    Nothing else changes for the person in front of it. The session starts without TAMQ, and
+    outlives it. Exits as COMMAND does. Put "--" before COMMAND.
+
+    \b
+    Example:
+      tamq run --repo shop --profile shell -- bash
+    """
+    from corral.core.settings import load
+    from corral.tamq.client import AsyncClient
+    from corral.tamq.keep import keep_registered
+    from corral.tamq.sessions import Sessions
+    from corral.tamq.settings import TamqSettings
+    from corral.tamq.terminal import address
+    from corral.tamq.terminal.base import Address
+    from corral.tamq.terminal.run import run as run_session
+
+    settings = load(TamqSettings, socket=Place.of(context).path)
+    profile = Sessions(settings.profiles).profile(session["profile"])
+    client = AsyncClient(settings.socket)
+
+    async def register(where: Address) -> None:
+        terminal = address.as_dict(where)
+        await keep_registered(
+            client, {"op": "register", "terminal": terminal, **registration(**session)}
+        )
+
+    folder = settings.socket.parent
+    return run_session(command, profile=profile, runtime_dir=folder, register=register)
+
+
 @click.command()
 @click.argument("endpoint_id")
 @json_option
@@ -123,4 +160,4 @@ def detach(context: click.Context, output: Output, endpoint_id: str) -> None:
     output.show(answer, f"endpoint {endpoint_id} is detached")
 
 
-COMMANDS: Final = (endpoints, attach, detach)
+COMMANDS: Final = (endpoints, attach, run, detach)

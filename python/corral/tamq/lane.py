@@ -80,6 +80,7 @@ class Lane:
     async def run(self) -> None:
         watch = self._watch_process()
         try:
+            await self._look(None)
             while not self._over:
                 await self._step()
         finally:

@@ -168,7 +168,7 @@ class Operations:
 
     async def unregister(self, fields: Fields, _: Peer) -> Answer:
         endpoint_id = _endpoint_id(fields)
-        await self._deliverer.endpoint_gone(endpoint_id, "unregistered")
+        await self._deliverer.endpoint_gone(endpoint_id, roster.UNREGISTERED)
         return {"endpoint_id": endpoint_id}
 
 

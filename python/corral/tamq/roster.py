@@ -8,11 +8,12 @@ from corral.core.ids import new_uuid
 from corral.core.sqlite import load_sql
 from corral.tamq import domain, rows, store, wire
 from corral.tamq.domain import AttemptOutcome, Times
-from corral.tamq.errors import BusyError, NotFoundError
+from corral.tamq.errors import BusyError, InvalidStateError, NotFoundError
 from corral.tamq.requests import Register
 from corral.tamq.rows import Endpoint, Message
 
 ENDPOINTS_MAX: Final = 256  # live at once
+UNREGISTERED: Final = "unregistered"
 
 _SQL = load_sql("corral.tamq", "sql/queue.sql")
 
@@ -67,9 +68,15 @@ def live(conn: sqlite3.Connection) -> list[Endpoint]:
 
 
 def heartbeat(conn: sqlite3.Connection, endpoint_id: str, now_ms: int) -> Endpoint:
-    """The session's host is alive. `NotFoundError` when the endpoint is gone."""
+    """The session's host is alive. `NotFoundError` when the endpoint is gone.
+
+    `InvalidStateError` when somebody detached it: its host is not to register it again.
+    """
     params = {"endpoint_id": endpoint_id, "now_ms": now_ms}
     if conn.execute(_SQL["heartbeat"], params).rowcount != 1:
+        row = store.one(conn, "endpoint", {"endpoint_id": endpoint_id})
+        if row is not None and row["gone_reason"] == UNREGISTERED:
+            raise InvalidStateError("was detached", ids={"endpoint_id": endpoint_id})
         raise _not_found(endpoint_id)
     return get(conn, endpoint_id)
 

@@ -18,13 +18,14 @@ class Sessions:
     def check(self, fields: Mapping[str, Any], profile: str) -> None:
         """`UsageError` for a description that no terminal has, and for an unknown profile."""
         address.parse(fields)
-        self._profile(profile)
+        self.profile(profile)
 
     def open(self, fields: Mapping[str, Any], profile: str) -> Terminal:
         """The terminal; `UsageError` as in `check`."""
-        return open_terminal(address.parse(fields), self._profile(profile))
+        return open_terminal(address.parse(fields), self.profile(profile))
 
-    def _profile(self, name: str) -> profiles.Profile:
+    def profile(self, name: str) -> profiles.Profile:
+        """By its name; `UsageError` when there is none."""
         if name not in self.profiles:
             raise UsageError(
                 f"profile: there is no {name!r}", hint=f"one of {', '.join(sorted(self.profiles))}"

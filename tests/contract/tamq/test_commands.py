@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -232,3 +234,40 @@ def test_as_root_a_command_becomes_the_socket_s_owner(process: Process) -> None:
     process.start()
     assert process.run("--user", "nobody-of-that-name", "ping").returncode == 64
     assert process.run("--user", "root", "--socket", str(process.socket), "ping").returncode == 0
+
+
+def test_a_session_of_tamq_run_outlives_the_service_and_ends_with_its_program(
+    process: Process,
+) -> None:
+    """It starts without a service, is found by the next ones, and is gone when it ends."""
+    argv = process.argv(
+        "run", "--repo", "shop", "--profile", "plain", "--ack-mode", "injected", "--", "cat"
+    )
+    with subprocess.Popen(
+        argv, env=process.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as session:
+        assert session.stdin is not None
+        try:
+            process.start()
+            until(lambda: _endpoints(process), 60, "the session to register")
+            [first] = _endpoints(process)
+            done = process.run("send", "--repo", "shop", "--wait", "60", "one")
+            assert done.returncode == 0, done.stdout
+            process.kill()
+            process.start()
+            assert [one["endpoint_id"] for one in _endpoints(process)] == [first["endpoint_id"]]
+            assert process.run("send", "--repo", "shop", "--wait", "60", "two").returncode == 0
+            assert session.poll() is None
+            shutil.rmtree(process.folder / "state")
+            process.kill()
+            process.start()  # with an empty queue: the session offers itself again
+            until(lambda: _endpoints(process), 60, "the session to register again")
+            session.send_signal(signal.SIGTERM)
+            until(lambda: not _endpoints(process), 60, "the session to be gone")
+        finally:
+            session.kill()
+
+
+def _endpoints(process: Process) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = process.client.request({"op": "endpoints"})["endpoints"]
+    return found

@@ -37,7 +37,11 @@ async def discover(socket: str, pane: str) -> TmuxAddress:
     server_pid, pane_id, dead, pane_pid, tty = answer.output.strip().split("|")
     server = process.identify(int(server_pid))
     # tmux answers for a pane that does not exist with empty fields, and no failure.
-    target = None if dead == "1" or not pane_pid else _foreground(int(pane_pid), process.terminal_at(tty))
+    target = (
+        None
+        if dead == "1" or not pane_pid
+        else _foreground(int(pane_pid), process.terminal_at(tty))
+    )
     if server is None or target is None:
         raise UnavailableError(
             f"tmux {socket}, pane {pane}: nobody lives there", ids={"pane": pane}
