@@ -4,7 +4,7 @@
   inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-26.05";
 
   outputs =
-    { self, nixpkgs }:
+    { nixpkgs, ... }:
     let
       inherit (nixpkgs) lib;
       overlay = import ./services/overlay.nix;
@@ -65,7 +65,6 @@
           inherit pkgs examples;
           module = ./modules;
           host = host pkgs.stdenv.hostPlatform.system;
-          source = self;
         }
       );
 

@@ -1,11 +1,10 @@
-# What `nix flake check` builds: the package, the examples' configurations, the style of the Nix
-# files, and every scenario of tests/vm on machines of the real NixOS test driver.
+# What `nix flake check` builds: the package, the examples' configurations, and every scenario of
+# tests/vm on machines of the NixOS test driver.
 {
   pkgs,
   examples,
   module,
   host,
-  source,
 }:
 let
   inherit (pkgs) lib;
@@ -21,7 +20,6 @@ let
 in
 {
   package = pkgs.corral;
-  style = pkgs.callPackage ./style-check.nix { inherit source; };
 }
 // prefixed "example" (builtins.mapAttrs evaluated examples)
 // prefixed "vm" (import ./vm-checks.nix { inherit pkgs module; })

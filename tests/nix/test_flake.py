@@ -53,11 +53,6 @@ def edit(file: str, old: str, new: str) -> Callable[[Path], None]:
             edit("tests/nix/shell.nix", "tmux,", "tmux,\n  absent,"), "absent", id="the shell"
         ),
         pytest.param(
-            edit("tests/nix/style-check.nix", "statix,", "statix,\n  absent,"),
-            "absent",
-            id="a check",
-        ),
-        pytest.param(
             edit("flake.nix", "default = corral;", "default = ./modules;"),
             "module must be a function or an attribute set",
             id="a module that is no function and no set",

@@ -10,9 +10,24 @@ let
     outPath = toString nixpkgs;
   };
   inherit (flake.outputs { inherit self; }) lib;
+  # What a host says about its hardware is not rendered; a whole NixOS wants to know it.
+  weak = lib.mkOverride 1400;
+  bare = {
+    boot.loader.grub.enable = weak false;
+    documentation.nixos.enable = weak false;
+    fileSystems."/" = weak {
+      device = "/dev/vda";
+      fsType = "ext4";
+    };
+    system.stateVersion = weak lib.trivial.release;
+  };
   system = lib.nixosSystem {
     system = "x86_64-linux";
-    modules = [ { nixpkgs.overlays = overlays; } ] ++ modules;
+    modules = [
+      bare
+      { nixpkgs.overlays = overlays; }
+    ]
+    ++ modules;
   };
   inherit (system) config;
   failed = builtins.filter (a: !a.assertion) config.assertions;

@@ -21,6 +21,7 @@ TIMEOUT_S = 120
 
 # The place of files of /etc that NixOS links into the store.
 _SYMLINK_MODE = "0444"
+_OWN_PACKAGES = ("-corral", "-redis")
 
 
 class HostError(Exception):
@@ -31,8 +32,14 @@ class HostError(Exception):
         self.messages = list(messages)
 
 
-def host(path: Path, *, modules: Sequence[Path] = MODULES, nixpkgs: Path = SHIM) -> Rendered:
-    """Render the host at `path`.
+def host(
+    path: Path,
+    *,
+    modules: Sequence[Path] | None = None,
+    nixpkgs: Path = SHIM,
+    like: Rendered | None = None,
+) -> Rendered:
+    """Render the host at `path`; with `like`, only what that has, too (a whole NixOS has more).
 
     Raises NixError (evaluation), HostError (an assertion), BuildError (a command that makes a
     file) and UnknownPackageError.
@@ -42,15 +49,30 @@ def host(path: Path, *, modules: Sequence[Path] = MODULES, nixpkgs: Path = SHIM)
         evaluated = evaluate(path, root, modules=modules, nixpkgs=nixpkgs)
         if evaluated["assertions"]:
             raise HostError(evaluated["assertions"])
+        if like is not None:
+            _reduce(evaluated, like)
         outputs = Outputs(root, root / "scratch", derivations.load(root))
         return _rendered(_name(path), evaluated, outputs)
 
 
+def _reduce(evaluated: dict[str, Any], like: Rendered) -> None:
+    for part, names in (("units", like.units), ("users", like.users), ("groups", like.groups)):
+        evaluated[part] = {name: one for name, one in evaluated[part].items() if name in names}
+    evaluated["etc"] = [one for one in evaluated["etc"] if one["target"] in like.etc]
+    evaluated["sysctl"] = {k: v for k, v in evaluated["sysctl"].items() if k in like.sysctl}
+    evaluated["tmpfiles"] = [
+        line for line in evaluated["tmpfiles"] if line.rstrip() in like.tmpfiles
+    ]
+    evaluated["packages"] = [
+        path for path in evaluated["packages"] if any(name in path for name in _OWN_PACKAGES)
+    ]
+
+
 def evaluate(
-    path: Path, root: Path, *, modules: Sequence[Path] = MODULES, nixpkgs: Path = SHIM
+    path: Path, root: Path, *, modules: Sequence[Path] | None = None, nixpkgs: Path = SHIM
 ) -> dict[str, Any]:
     """What `host.nix` says of a host; its derivations are in the store below `root`."""
-    listed = " ".join(str(each) for each in [*modules, path])
+    listed = " ".join(str(each) for each in [*(MODULES if modules is None else modules), path])
     overlays = f"(import {OVERLAY})" if OVERLAY.exists() else ""
     arguments = f"nixpkgs = {nixpkgs}; modules = [ {listed} ]; overlays = [ {overlays} ];"
     expression = f"import {HOST} {{ {arguments} }}"

@@ -92,8 +92,8 @@ let
         structured file key { config = value; }
       else
         throw (
-          "Could not load a value as a module, because it is of type \"${value._type}\","
-          + " in file ${file}."
+          "Expected a module, but found a value of type \"${value._type}\"."
+          + " A module is typically loaded by adding it to imports, in file ${file}."
         )
     else
       structured file key value;

@@ -6,14 +6,14 @@ let
     filterAttrs
     mergeDefinitions
     mergeOneOption
-    showDefs
     showOption
     types
     ;
+  inherit (lib.options) showDefs;
   inherit (types) defaultFunctor mkOptionType;
   inherit (lib.modules) evalModules pushDownProperties;
 
-  phrase = types._phrase;
+  phrase = classes: types.optionDescriptionPhrase (class: builtins.elem class classes);
 
   # Two declarations with an element type each: the elements' types are merged.
   elements = name: make: extra: elem: {
@@ -342,7 +342,7 @@ rec {
           "open submodule of ${phrase [ "noun" "composite" ] freeform}"
         else
           "submodule";
-      descriptionClass = "noun";
+      descriptionClass = null;
       check = x: builtins.isAttrs x || lib.isFunction x || types.path.check x;
       merge = loc: defs: (evaluated loc (lib.last loc) defs).config;
       emptyValue.value = { };

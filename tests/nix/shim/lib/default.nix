@@ -13,6 +13,7 @@ let
     meta = import ./meta.nix lib;
     customisation = import ./customisation.nix lib;
     asserts = import ./asserts.nix lib;
+    fixedPoints = import ./fixed-points.nix lib;
   };
 
   own = parts // {
@@ -30,17 +31,34 @@ let
     ];
   };
 
-  # What the real library also offers at its top level.
-  lib =
-    own
-    // parts.trivial
-    // parts.lists
-    // parts.attrsets
-    // parts.strings
-    // parts.options
-    // removeAttrs parts.modules [ "mergeModules" ]
-    // parts.meta
-    // removeAttrs parts.customisation [ "override" ]
-    // parts.asserts;
+  # What the real library has in its parts only.
+  inner = {
+    trivial = [ "release" ];
+    strings = [
+      "escapeNixIdentifier"
+      "escapeNixString"
+      "isConvertibleWithToString"
+      "replicate"
+      "sanitizeDerivationName"
+    ];
+    options = [ "showDefs" ];
+    modules = [
+      "defaultOrderPriority"
+      "defaultOverridePriority"
+      "filterOverrides'"
+      "importApply"
+    ];
+    types = builtins.attrNames parts.types;
+    generators = builtins.attrNames parts.generators;
+  };
+  outer = name: removeAttrs parts.${name} (inner.${name} or [ ]);
+
+  lib = builtins.foldl' (all: name: all // outer name) own (builtins.attrNames parts) // {
+    inherit (parts.types)
+      isType
+      mkOptionType
+      setType
+      ;
+  };
 in
 lib

@@ -98,7 +98,9 @@ lib: rec {
       "<derivation ${value.name or "???"}>"
     else if builtins.isAttrs value then
       list "{" "}" (
-        lib.mapAttrsToList (name: one: "${lib.escapeNixIdentifier name} = ${inner one};") value
+        lib.mapAttrsToList (
+          name: one: "${lib.strings.escapeNixIdentifier name} = ${inner one};"
+        ) value
       )
     else
       mkValueStringDefault { } value;

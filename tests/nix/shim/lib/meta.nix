@@ -2,9 +2,11 @@ lib: rec {
   getExe =
     package:
     getExe' package (
-      package.meta.mainProgram or (throw "getExe: package ${
-        lib.generators.toPretty { } (package.name or package)
-      } has no meta.mainProgram attribute")
+      package.meta.mainProgram or (
+        lib.warn (
+          "getExe: Package ${lib.getName package} does not have the meta.mainProgram attribute."
+        ) (lib.getName package)
+      )
     );
   getExe' =
     package: program:

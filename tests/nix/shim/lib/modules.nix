@@ -7,10 +7,11 @@ let
     isOption
     mkOption
     optionalAttrs
-    showDefs
     showOption
     types
     ;
+
+  inherit (lib.options) showDefs;
 
   properties = import ./properties.nix lib;
   collect = import ./collect.nix lib;
@@ -56,6 +57,20 @@ let
         inherit loc;
         options = decls;
       };
+
+  # An option whose name is also that of a set of options.
+  nested =
+    loc: leaf: rest:
+    let
+      type = (builtins.head leaf).option.type or types.unspecified;
+      name = builtins.head (builtins.attrNames (builtins.head rest).option);
+    in
+    throw (
+      "The option `${showOption loc}' in module ${lib.showFiles (map (d: d.file) leaf)} would be a"
+      + " parent of the following options, but its type `${type.description}' does not support"
+      + " nested options.\n- option(s) with prefix `${showOption (loc ++ [ name ])}' in module "
+      + lib.showFiles (map (d: d.file) rest)
+    );
 
   evaluated =
     loc: option: defs:
@@ -104,6 +119,7 @@ let
           inherit config;
         }) (pushDown c.config)
       ) configs;
+      sets = builtins.filter (c: builtins.isAttrs c.config) flat;
       notASet = lib.findFirst (c: !builtins.isAttrs c.config) null flat;
       defsOf =
         name:
@@ -113,7 +129,7 @@ let
             inherit (c) file;
             value = c.config.${name};
           }
-        ) flat;
+        ) sets;
       declsOf =
         name:
         concatMap (
@@ -130,6 +146,7 @@ let
           loc = prefix ++ [ name ];
           own = declsOf name;
           leaf = builtins.filter (d: isOption d.option) own;
+          rest = builtins.filter (d: !isOption d.option) own;
           inner = mergeTree loc (map (d: {
             inherit (d) file;
             options = d.option;
@@ -139,17 +156,14 @@ let
           }) (defsOf name));
           option = evaluated loc (joined loc own) (defsOf name);
         in
-        if leaf == own then
+        if rest == [ ] then
           {
             options = option;
             config = option.value;
             unmatched = [ ];
           }
         else if leaf != [ ] then
-          throw (
-            "The option `${showOption loc}' in ${lib.showFiles (map (d: d.file) leaf)} is a prefix"
-            + " of options in ${lib.showFiles (map (d: d.file) (lib.subtractLists leaf own))}"
-          )
+          nested loc leaf rest
         else
           inner;
       nodes = lib.genAttrs names node;
@@ -161,19 +175,20 @@ let
           loc = prefix ++ [ name ];
           value = c.config.${name};
         }) (builtins.filter (name: !nodes ? ${name}) (builtins.attrNames c.config))
-      ) flat;
+      ) sets;
     in
-    if notASet != null then
-      throw (
-        "You're trying to define a value of type `${builtins.typeOf notASet.config}' rather than an"
-        + " attribute set for the option `${showOption prefix}', in `${notASet.file}'"
-      )
-    else
-      {
-        options = builtins.mapAttrs (_: n: n.options) nodes;
-        config = builtins.mapAttrs (_: n: n.config) nodes;
-        unmatched = stray ++ concatMap (name: nodes.${name}.unmatched) names;
-      };
+    {
+      options = builtins.mapAttrs (_: n: n.options) nodes;
+      config =
+        if notASet == null then
+          builtins.mapAttrs (_: n: n.config) nodes
+        else
+          throw (
+            "You're trying to define a value of type `${builtins.typeOf notASet.config}' rather"
+            + " than an attribute set for the option `${showOption prefix}', in `${notASet.file}'"
+          );
+      unmatched = stray ++ concatMap (name: nodes.${name}.unmatched) names;
+    };
 
   mergeDefinitions =
     loc: type: defs:
@@ -207,10 +222,10 @@ let
               + " Definition values:${showDefs wrong}"
             )
         else
-          throw (
+          type.emptyValue.value or (throw (
             "The option `${showOption loc}' was accessed but has no value defined."
             + " Try setting the option."
-          );
+          ));
       optionalValue = if isDefined then { value = mergedValue; } else { };
     };
 

@@ -13,6 +13,17 @@ let
       "<function body>"
     ]
     || builtins.match "\\[definition .*]" part != null;
+  brief =
+    text:
+    let
+      lines = lib.splitString "\n" text;
+    in
+    lib.concatStringsSep "\n    " (
+      if lib.length lines > 5 then lib.take 5 lines ++ [ "..." ] else lines
+    );
+  rendered =
+    value:
+    if value ? _type then value else lib.literalExpression (lib.generators.toPretty { } value);
 in
 rec {
   isOption = value: value._type or "" == "option";
@@ -80,15 +91,6 @@ rec {
       (builtins.tryEval (builtins.deepSeq def.value true)).success
     ) ": ${brief (lib.generators.toPretty { } def.value)}"
   );
-  brief =
-    text:
-    let
-      lines = lib.splitString "\n" text;
-    in
-    lib.concatStringsSep "\n    " (
-      if lib.length lines > 5 then lib.take 5 lines ++ [ "..." ] else lines
-    );
-
   getValues = map (def: def.value);
   getFiles = map (def: def.file);
 
@@ -155,7 +157,4 @@ rec {
         optionAttrSetToDocList' option.loc sub
       )
     ) (lib.collect isOption options);
-  rendered =
-    value:
-    if value ? _type then value else literalExpression (lib.generators.toPretty { } value);
 }

@@ -55,26 +55,6 @@ lib: rec {
   };
   toFunction = v: if isFunction v then v else _: v;
 
-  fix =
-    f:
-    let
-      x = f x;
-    in
-    x;
-  extends =
-    overlay: f: final:
-    let
-      prev = f final;
-    in
-    prev // overlay final prev;
-  composeExtensions =
-    f: g: final: prev:
-    let
-      first = f final prev;
-    in
-    first // g final (prev // first);
-  composeManyExtensions = lib.foldr composeExtensions (_: _: { });
-
   warn = message: value: builtins.trace "evaluation warning: ${message}" value;
   warnIf = condition: message: if condition then warn message else id;
   warnIfNot = condition: warnIf (!condition);

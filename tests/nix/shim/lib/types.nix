@@ -7,10 +7,9 @@ let
     getValues
     mergeEqualOption
     mergeOneOption
-    showDefs
     showOption
     ;
-  inherit (lib.strings) toJSON;
+  inherit (lib.options) showDefs;
 
   container = import ./containers.nix lib;
 
@@ -96,19 +95,13 @@ let
     else
       throw "Cannot merge definitions of `${showOption loc}'. Definition values:${showDefs defs}";
 
-  # Several words in a description are put in parentheses where they would be misread.
-  phrase =
-    safe: type:
-    if type.descriptionClass == null || builtins.elem type.descriptionClass safe then
-      type.description
-    else
-      "(${type.description})";
+  phrase = classes: types.optionDescriptionPhrase (class: builtins.elem class classes);
 
   scalar =
     name: description: check:
     mkOptionType {
       inherit name description check;
-      descriptionClass = if lib.hasInfix " " description then "nonRestrictiveClause" else "noun";
+      descriptionClass = "noun";
       merge = mergeEqualOption;
     };
 
@@ -190,11 +183,12 @@ let
       // {
         name = "passwdEntry ${inner.name}";
         description = "${phrase [ "noun" "conjunction" ] inner}, not containing newlines or colons";
+        descriptionClass = "nonRestrictiveClause";
       };
     strMatching =
       pattern:
       mkOptionType {
-        name = "strMatching ${lib.escapeNixString pattern}";
+        name = "strMatching ${lib.strings.escapeNixString pattern}";
         description = "string matching the pattern ${pattern}";
         descriptionClass = "noun";
         check = x: builtins.isString x && builtins.match pattern x != null;
@@ -268,6 +262,7 @@ let
             functor = defaultFunctor name;
             typeMerge = _: null;
           };
+        meaning = type: type // { descriptionClass = "nonRestrictiveClause"; };
         sized =
           name: bits: highest:
           named name (
@@ -277,8 +272,8 @@ let
       in
       {
         inherit between;
-        unsigned = named "unsignedInt" "unsigned integer, meaning >=0" (x: x >= 0);
-        positive = named "positiveInt" "positive integer, meaning >0" (x: x > 0);
+        unsigned = meaning (named "unsignedInt" "unsigned integer, meaning >=0" (x: x >= 0));
+        positive = meaning (named "positiveInt" "positive integer, meaning >0" (x: x > 0));
         u8 = sized "unsignedInt8" 8 255;
         u16 = sized "unsignedInt16" 16 65535;
         u32 = sized "unsignedInt32" 32 4294967295;
@@ -329,7 +324,10 @@ let
       submoduleWith
       deferredModule
       ;
-    _phrase = phrase;
+    # Several words are put in parentheses where they would be misread.
+    optionDescriptionPhrase =
+      allowed: type:
+      if allowed type.descriptionClass then type.description else "(${type.description})";
   };
 in
 types

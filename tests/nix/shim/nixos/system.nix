@@ -108,7 +108,6 @@ in
     time.timeZone = option (types.nullOr (types.strMatching "[^ ]*")) null;
     i18n.defaultLocale = option types.str "en_US.UTF-8";
     services.openssh.enable = flag false;
-    virtualisation.vmVariant = option types.deferredModule { };
   };
 
   config.system.build.toplevel = checked (

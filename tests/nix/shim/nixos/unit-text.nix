@@ -66,8 +66,8 @@ in
       + "${listens "ListenStream" unit.listenStreams}\n"
       + "${listens "ListenDatagram" unit.listenDatagrams}\n"
     );
-  timers = unit: common unit "[Timer]\n${section unit.timerConfig}";
-  paths = unit: common unit "[Path]\n${section unit.pathConfig}";
-  slices = unit: common unit "[Slice]\n${section unit.sliceConfig}";
+  timers = unit: common unit "[Timer]\n${section unit.timerConfig}\n";
+  paths = unit: common unit "[Path]\n${section unit.pathConfig}\n";
+  slices = unit: common unit "[Slice]\n${section unit.sliceConfig}\n";
   targets = unit: common unit "" // { text = "[Unit]\n${section unit.unitConfig}\n"; };
 }

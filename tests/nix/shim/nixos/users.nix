@@ -97,7 +97,6 @@ in
       home = "/root";
       shell = mkDefault cfg.defaultUserShell;
       group = "root";
-      isSystemUser = true;
     };
     users.groups = {
       root.gid = 0;
@@ -114,7 +113,9 @@ in
     ++ lib.concatMap (
       user:
       let
-        exactlyOne = user.isSystemUser != user.isNormalUser;
+        # A number below 1000 makes a system user, too.
+        system = user.isSystemUser || (user.uid != null && user.uid < 1000);
+        exactlyOne = system != user.isNormalUser;
       in
       [
         {

@@ -24,14 +24,34 @@ let
       types.str
     ]
   );
+
+  indented =
+    indent: data:
+    let
+      inner = "${indent}  ";
+      list =
+        open: close: items:
+        if items == [ ] then
+          "${open}${close}"
+        else
+          "${open}\n${inner}${lib.concatStringsSep ",\n${inner}" items}\n${indent}${close}";
+    in
+    if builtins.isList data then
+      list "[" "]" (map (indented inner) data)
+    else if builtins.isAttrs data && !data ? outPath then
+      list "{" "}" (
+        lib.mapAttrsToList (key: one: "${builtins.toJSON key}: ${indented inner one}") data
+      )
+    else
+      builtins.toJSON data;
 in
 {
   json = _: {
     type = value // {
       description = "JSON value";
     };
-    # The real one has jq indent it; here the text is the same value on one line.
-    generate = name: data: pkgs.writeText name "${builtins.toJSON data}\n";
+    # As jq writes it: two spaces a level.
+    generate = name: data: pkgs.writeText name "${indented "" data}\n";
   };
   keyValue =
     {

@@ -1,0 +1,157 @@
+"""The stand-in beside a real nixpkgs: `NIXPKGS=<checkout> python -m tests.nix.real`.
+
+A checkout may be whole, or only `lib` and `nixos` with packages by name; it must have a
+`flake.nix` with `lib.nixosSystem`. Compared are the cases of `cases/`, the names of `lib`,
+every option of the stand-in (place, type, default), and every example: units, users, `/etc`,
+scripts. The flake is checked with it, too. Each difference is a line; exit status 0 only when
+there is none. `docs/verification.md` says what was compared, and when.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.nix import flake, nix, render, shim_runs
+
+COMPARE = Path(__file__).with_name("real.nix")
+VALUES = ("values.nix", "functions.nix")
+REFUSALS = "refusals.nix"
+TIMEOUT_S = 600
+
+# Options that only hosts set, in tests; the stand-in takes less, or describes it otherwise.
+LOOSE = re.compile(
+    r"(?:boot\.kernel\.sysctl|environment\.variables|fileSystems\..*|meta\.maintainers"
+    r"|networking\.hosts|nixpkgs\..*|time\.timeZone|users\.defaultUserShell)"
+)
+# What only a whole NixOS has in these files: services besides ours make lists longer.
+_HASH = re.compile(r"/nix/store/[0-9a-z]{32}-([0-9A-Za-z+._?=-]+)")
+_VERSION = re.compile(r"-[0-9][0-9A-Za-z.]*$")
+_SAME = {"glibc-locales": "glibcLocales"}
+
+
+def cases(lib: Path) -> Iterator[str]:
+    for file in VALUES:
+        for name in shim_runs.names(file):
+            try:
+                one = shim_runs.value(lib, file, name)
+            except nix.NixError as error:
+                yield f"case {name}: {error.message}"
+                continue
+            if one["is"] != one["wants"]:
+                yield f"case {name}: {one['is']} instead of {one['wants']}"
+    for name in shim_runs.names(REFUSALS):
+        why, said = shim_runs.refusal(lib, name)
+        if not re.search(why, said):
+            yield f"refusal {name}: {said or 'accepted'}"
+
+
+def options(nixpkgs: Path) -> Iterator[str]:
+    found = _compare(nixpkgs)
+    for part, names in found["names"].items():
+        yield from (f"{part}.{name}: only in the stand-in" for name in names)
+    yield from (f"option {name}: only in the stand-in" for name in found["missing"])
+    for one in found["different"]:
+        if not LOOSE.fullmatch(one["name"]):
+            yield f"option {one['name']}: {one['shim']}, really {one['real']}"
+
+
+def _compare(nixpkgs: Path) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="corral-real-") as root:
+        expression = f"import {COMPARE} {{ shim = {flake.SHIM}; real = {nixpkgs}; }}"
+        done = subprocess.run(
+            [
+                *(nix.program(), "--store", root, "--read-write-mode", "--eval", "--strict"),
+                *("--json", "--expr", expression),
+            ],
+            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": root},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise nix.NixError(done.stderr)
+    value: dict[str, Any] = json.loads(done.stdout)
+    return value
+
+
+def host(path: Path, nixpkgs: Path) -> Iterator[str]:
+    """What is rendered otherwise when the real modules make it."""
+    ours = render.host(path)
+    real = render.host(path, nixpkgs=nixpkgs, like=ours)
+    ignored = {"version", "host", "unit_sha256", "links", "commands", "warnings", "tmpfiles"}
+    for one in dataclasses.fields(render.Rendered):
+        if one.name not in ignored:
+            yield from _differences(
+                f"{path.name}: {one.name}",
+                plain(getattr(ours, one.name)),
+                plain(getattr(real, one.name)),
+            )
+    lacking = set(ours.tmpfiles) - set(real.tmpfiles)
+    yield from (f"{path.name}: tmpfiles: {line}: not really there" for line in sorted(lacking))
+
+
+def _differences(where: str, ours: dict[str, Any], real: dict[str, Any]) -> Iterator[str]:
+    for name in sorted({*ours, *real}):
+        a, b = (str(one.get(name)).split("\\n") for one in (ours, real))
+        if a != b:
+            only = [line for line in a if line not in b], [line for line in b if line not in a]
+            yield f"{where}: {name}: {only[0]}, really {only[1]}"
+
+
+def plain(value: dict[str, Any]) -> dict[str, Any]:
+    """Store paths without hash and version."""
+
+    def name(found: re.Match[str]) -> str:
+        # Packages by name may keep a derivation's first name.
+        bare = _VERSION.sub("", found[1]).removeprefix("unit-script-")
+        return f"/nix/store/{_SAME.get(bare, bare)}"
+
+    return {_HASH.sub(name, key): _HASH.sub(name, repr(one)) for key, one in value.items()}
+
+
+def differences(nixpkgs: Path) -> Iterator[str]:
+    yield from cases(nixpkgs / "lib")
+    yield from options(nixpkgs)
+    for path in hosts():
+        yield from host(path, nixpkgs)
+    with tempfile.TemporaryDirectory(prefix="corral-real-") as folder:
+        copy, root = Path(folder) / "copy", Path(folder) / "root"
+        flake.copy(copy)
+        try:
+            flake.check(copy, root, nixpkgs)
+        except nix.NixError as error:
+            yield f"nix flake check: {error.message}"
+
+
+def hosts() -> list[Path]:
+    made = [
+        path for path in nix.EXAMPLES.glob("*.nix") if path.name not in {"demo.nix", "hosts.nix"}
+    ]
+    return sorted([*made, *(nix.ROOT / "tests" / "vm" / "hosts").glob("*.nix")])
+
+
+def main() -> int:
+    given = os.environ.get("NIXPKGS")
+    if not given:
+        sys.stderr.write("NIXPKGS is not set: the path of a checkout of nixpkgs\n")
+        return 64
+    count = 0
+    for line in differences(Path(given).resolve()):
+        count += 1
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    run = sum(len(shim_runs.names(file)) for file in (*VALUES, REFUSALS))
+    sys.stdout.write(f"{count} differences; {run} cases, {len(hosts())} hosts\n")
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
