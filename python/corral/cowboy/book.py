@@ -91,11 +91,10 @@ class Book:
 
     def touch(self, turn: Turn) -> None:
         """Call before changing a turn, so that its update is guarded by what it was."""
-        batch = self.batch
-        if turn.row in batch.changed or turn.row in batch.guards:
-            return
-        batch.changed[turn.row] = turn
-        batch.guards[turn.row] = Guard(turn.state, turn.generation)
+        row, guards = turn.row, self.batch.guards  # all that is created or changed is guarded
+        if row not in guards:
+            guards[row] = Guard(turn.state, turn.generation)
+            self.batch.changed[row] = turn
 
     def create(self, turn: Turn) -> None:
         batch = self.batch

@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import gc
 import os
 import signal
 import time
@@ -136,6 +137,8 @@ class Daemon:
         """Ready: each source is at work, or it is known why it is not."""
         for engine in self.engines.values():
             await engine.settled.wait()
+        # What is here now stays: the collector need not look at it again and again.
+        gc.freeze()
         self.notifier.ready(operations.summary())
         _log.info("ready", agent=self.agent, sources=len(self.engines))
 

@@ -11,7 +11,7 @@ from corral.core.errors import UsageError
 from corral.cowboy import points
 from corral.cowboy.book import Batch, Book, retry_delay_ms
 from corral.cowboy.config import AckPolicy, EchoRunner, OnInterrupt, SourceConfig
-from corral.cowboy.domain import REPLY_OUTCOMES, Ack, Kind, Outcome, Slot, State
+from corral.cowboy.domain import REPLY_OUTCOMES, TERMINAL, Ack, Kind, Outcome, Slot, State
 from corral.cowboy.runner.domain import RunPhase, RunResult
 from corral.cowboy.turn import Turn
 
@@ -104,8 +104,18 @@ class Machine:
         content = turn.content or b""
         if len(content) > self.config.runner.reply_max_bytes:
             self.reply(turn, State.DONE, Outcome.REPLY_TOO_LARGE)
-        else:
-            self.reply(turn, State.DONE, Outcome.COMPLETED, body=content)
+            return
+        # As `reply` does, for a turn that is new and in no queue: most of all turns pass here.
+        book = self.book
+        turn.move(State.REPLYING)
+        turn.intent, turn.outcome, turn.slot = State.DONE, Outcome.COMPLETED, Slot.REPLY
+        turn.body = content
+        turn.effect += 1
+        book.effects[turn.row] = turn
+        book.batch.points.add(points.REPLYING)
+        if self.acks_at_dispatch:
+            turn.ack_attempts = 1
+            book.acks[turn.row] = turn
 
     # ------------------------------------------------------------ the runner's events
 
@@ -255,17 +265,18 @@ class Machine:
 
     def acked(self, turns: list[Turn], count: int) -> None:
         """An XACK of these turns' entries was answered with a count. Zero is success."""
-        fresh = 0
+        book, fresh = self.book, 0
         for turn in turns:
-            if turn.ack is Ack.ACKED or turn.row not in self.book.open:
+            if turn.ack is Ack.ACKED or turn.row not in book.open:
                 continue
-            repeated = turn.ack_attempts > 1 or turn.row in self.book.repeated
-            if not repeated and turn.entry not in self.book.lost_entries:
+            repeated = turn.ack_attempts > 1 or turn.row in book.repeated
+            if not repeated and turn.entry not in book.lost_entries:
                 fresh += 1
-            self.book.lost_entries.discard(turn.entry)
-            self.book.touch(turn)
+            book.lost_entries.discard(turn.entry)
+            book.touch(turn)
             turn.ack = Ack.ACKED
-            self.close(turn)
+            if turn.state in TERMINAL:
+                book.drop(turn)
         if count < fresh:
             self.batch.note("ack_short", None, f"{count} of {fresh}")
 
@@ -288,25 +299,29 @@ class Machine:
         *, acked: bool,
     ) -> None:  # fmt: skip
         """The outbox (and the dead-letter stream) have the effect that `field` marks."""
-        self.book.forget.extend((field, f"{field}:dead"))
+        book = self.book
+        book.forget.append(field)
+        if turn.dead_copy or turn.dead_id is not None or dead_id is not None:
+            book.forget.append(f"{field}:dead")
         if turn.state is not State.REPLYING or turn.effect_field != field or turn.intent is None:
             return  # overtaken: the turn has another effect by now
-        self.book.touch(turn)
+        book.touch(turn)
         turn.outbox_id = outbox_id
         turn.dead_id = dead_id or turn.dead_id
         intent = turn.intent
         turn.move(intent)
         turn.intent = None
-        self.batch.points.add(points.HELD if intent is State.HELD else points.SETTLED)
+        batch = book.batch
+        batch.points.add(points.HELD if intent is State.HELD else points.SETTLED)
         if acked:
             turn.ack = Ack.ACKED
         if turn.terminal:
-            turn.terminal_at_ms = self.batch.now_ms
+            turn.terminal_at_ms = batch.now_ms
             turn.content = turn.body = None
-            self.batch.count(intent)
+            batch.count(intent)
             if turn.ack is Ack.UNACKED and turn.ack_attempts == 0:
                 turn.ack_attempts = 1
-                self.book.acks[turn.row] = turn
+                book.acks[turn.row] = turn
         self.close(turn)
 
     def effect_refused(self, turn: Turn, field: str, dead_id: bytes | None, code: str) -> None:

@@ -30,10 +30,7 @@ class Packet:
     work: Settlement
     acks: list[Turn] = field(default_factory=list)
     effects: list[tuple[Turn, str, bool]] = field(default_factory=list)  # turn, field, dead copy
-
-    @property
-    def room(self) -> int:
-        return SETTLE_MAX - len(self.acks) - len(self.effects)
+    room: int = SETTLE_MAX
 
     @property
     def empty(self) -> bool:
@@ -44,15 +41,16 @@ class Packet:
 def binding(turn: Turn) -> list[bytes | str]:
     """The producer's own fields, given back as they came."""
     strings: list[bytes | str] = []
-    for name, value in (
-        ("sender", turn.sender),
-        ("channel", turn.channel),
-        ("thread", turn.thread),
-        ("message_id", turn.message_id),
-        ("traceparent", turn.traceparent),
-    ):
-        if value is not None:
-            strings += (name, value)
+    if turn.sender is not None:
+        strings += ("sender", turn.sender)
+    if turn.channel is not None:
+        strings += ("channel", turn.channel)
+    if turn.thread is not None:
+        strings += ("thread", turn.thread)
+    if turn.message_id is not None:
+        strings += ("message_id", turn.message_id)
+    if turn.traceparent is not None:
+        strings += ("traceparent", turn.traceparent)
     return strings
 
 
@@ -67,7 +65,7 @@ def outbox_strings(turn: Turn) -> list[bytes | str]:
             content = f"{content} ({turn.detail})"
     return [
         "content", content,
-        "in_reply_to", unpack_id(turn.entry),
+        "in_reply_to", turn.entry_text,
         "turn_id", turn.id,
         "outcome", str(turn.outcome),
         "slot", str(turn.slot),
@@ -79,7 +77,7 @@ def dead_strings(turn: Turn) -> list[bytes | str]:
     """Fields and values of a dead letter: what was asked, and the answer if there is one."""
     strings: list[bytes | str] = [
         "content", turn.content or b"",
-        "entry", unpack_id(turn.entry),
+        "entry", turn.entry_text,
         "turn_id", turn.id,
         "outcome", str(turn.outcome),
     ]  # fmt: skip
@@ -153,17 +151,20 @@ class Outgoing:
             if not packet.room:
                 packet = self._packet()
             packet.work.acks.append(unpack_id(entry))
+            packet.room -= 1
         for turn in book.acks.values():
             if not packet.room:
                 packet = self._packet()
-            packet.work.acks.append(unpack_id(turn.entry))
+            packet.work.acks.append(turn.entry_text.encode())
             packet.acks.append(turn)
-            book.flying.add(turn.row)
+            packet.room -= 1
         for turn in book.effects.values():
             if packet.room < 2:
                 packet = self._packet()
             self._add_effect(packet, turn)
-            book.flying.add(turn.row)
+            packet.room -= 1
+        book.flying.update(book.acks)
+        book.flying.update(book.effects)
         while book.forget:
             packet.work.markers += book.forget[:SETTLE_MAX]
             del book.forget[:SETTLE_MAX]
@@ -237,6 +238,9 @@ def _record(packet: Packet, answer: Settled) -> None:
     for turn, name, dead in packet.effects:
         dead_result = next(results)[0] if dead else None
         outbox_result, own = next(results)
+        if own is None and not dead and isinstance(outbox_result, bytes):
+            machine.settled(turn, name, outbox_result, None, acked=False)
+            continue
         dead_id = dead_result if isinstance(dead_result, bytes) else None
         fault = next((r for r in (dead_result, outbox_result) if isinstance(r, RedisFault)), None)
         if fault is None and isinstance(outbox_result, bytes):

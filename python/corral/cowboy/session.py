@@ -307,8 +307,7 @@ class Session:
         if packet.work.acks:
             crashpoint(points.ACK)
         out.sent(packet)
-        faults = [answer.acked, *(part for pair in answer.effects for part in pair)]
-        later = next((fault for fault in faults if isinstance(fault, NotNow)), None)
+        later = answer.later()
         if later is not None:
             self._not_now(later)
         elif self.state in ("redis_full", "not_now"):

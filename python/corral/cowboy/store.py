@@ -185,6 +185,61 @@ def _update(turn: Turn, guard: Guard) -> tuple[object, ...]:
     )
 
 
+def _is_answered(turn: Turn) -> bool:
+    """Whether `insert_answered` says all of a new turn: what it does not bind is as it has it."""
+    return (
+        turn.state is State.REPLYING
+        and turn.outcome is Outcome.COMPLETED
+        and turn.intent is State.DONE
+        and turn.generation == 1
+        and turn.effect == 1
+        and turn.effect_attempts == 0
+        and turn.attempt == 0
+        and turn.kind is Kind.MESSAGE
+        and turn.slot is Slot.REPLY
+        and turn.ack is Ack.UNACKED
+        and turn.starts == 0
+        and not (turn.dead_copy or turn.release or turn.parked)
+        and turn.started_at_ms is None
+        and turn.cancels is None
+        and turn.detail is None
+        and turn.outbox_id is None
+        and turn.dead_id is None
+    )
+
+
+def _answered(source_id: int, turn: Turn) -> tuple[object, ...]:
+    return (
+        turn.row,
+        source_id,
+        turn.id,
+        turn.incarnation,
+        turn.entry,
+        turn.received_at_ms,
+        turn.ack_attempts,
+        turn.identity,
+        turn.sender,
+        turn.channel,
+        turn.thread,
+        turn.message_id,
+        turn.traceparent,
+        turn.body,
+        turn.content,
+    )
+
+
+def _is_done(turn: Turn, guard: Guard) -> bool:
+    """Whether `finish_done` says all of the change: its attempts are those of the row."""
+    return (
+        turn.state is State.DONE
+        and turn.ack is Ack.ACKED
+        and turn.generation == guard.generation + 1
+        and turn.ack_attempts == 1
+        and turn.effect_attempts == 0
+        and turn.dead_id is None
+    )
+
+
 def _finish(turn: Turn, guard: Guard) -> tuple[object, ...]:
     return (
         _TEXT[turn.state],
@@ -308,18 +363,25 @@ class SourceLedger:
     def write(self, batch: Batch) -> None:
         """Everything a tick changed. Raises GuardError when a row was not what the tick thought."""
         conn = self.conn
-        if batch.created:
-            conn.executemany(
-                SQL["insert_turn"], [_values(self.source_id, turn) for turn in batch.created]
-            )
+        source = self.source_id
+        answered = [_answered(source, turn) for turn in batch.created if _is_answered(turn)]
+        if answered:
+            conn.executemany(SQL["insert_answered"], answered)
+        if len(answered) < len(batch.created):
+            others = (turn for turn in batch.created if not _is_answered(turn))
+            conn.executemany(SQL["insert_turn"], [_values(source, turn) for turn in others])
+        done: list[tuple[object, ...]] = []
         finished: list[tuple[object, ...]] = []
         updates: list[tuple[object, ...]] = []
         for row, turn in batch.changed.items():
             guard = batch.guards[row]
-            if turn.terminal and guard.state is State.REPLYING:
-                finished.append(_finish(turn, guard))
-            else:
+            if guard.state is not State.REPLYING or not turn.terminal:
                 updates.append(_update(turn, guard))
+            elif _is_done(turn, guard):
+                done.append((turn.outbox_id, turn.terminal_at_ms, turn.row, guard.generation))
+            else:
+                finished.append(_finish(turn, guard))
+        self._guarded("finish_done", done)
         self._guarded("finish_turn", finished)
         self._guarded("update_turn", updates)
         for kind, entry, detail in batch.notes:

@@ -9,11 +9,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import chain
 from typing import Any, Protocol
 
 from corral.cowboy.config import SourceConfig
 from corral.cowboy.domain import Entry, pack_id, unpack_id
-from corral.cowboy.redisconn import RedisFault, Reply, ScriptGone, Wire, fault_of
+from corral.cowboy.redisconn import NotNow, RedisFault, Reply, ScriptGone, Wire, fault_of
 
 CLAIM_COUNT = 10
 DRAIN_COUNT = 100
@@ -61,6 +62,13 @@ class Settled:
 
     acked: int | RedisFault
     effects: list[tuple[bytes | RedisFault, int | RedisFault | None]]
+
+    def later(self) -> NotNow | None:
+        """The first part that Redis could not serve at present; None when there is none."""
+        for part in (self.acked, *chain.from_iterable(self.effects)):
+            if isinstance(part, NotNow):
+                return part
+        return None
 
 
 class Fenced(RedisFault):
@@ -241,8 +249,8 @@ class Settler:
         if reply[0] == b"ledger":
             raise LedgerGone("the ledger key is gone or names another ledger")
         effects = [
-            (_id(reply[at]), _count(reply[at + 1]) if reply[at + 1] != b"" else None)
-            for at in range(2, len(reply), 2)
+            (_id(added), None if own == b"" else _count(own))
+            for added, own in zip(reply[2::2], reply[3::2], strict=True)
         ]
         return Settled(_count(reply[1]), effects)
 

@@ -1,9 +1,14 @@
 """One turn, as it is kept in memory and in the ledger. Pure: only `move` changes its state."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from corral.core.errors import CorralError
 from corral.cowboy.domain import TERMINAL, TRANSITIONS, Ack, Kind, Outcome, Slot, State
+
+# To format a member of an enum takes longer than all the rest of the field.
+_SLOT_PARTS: Mapping[Slot | None, str] = {slot: f":{slot}:" for slot in (None, *Slot)}
 
 
 class TransitionError(CorralError):
@@ -69,7 +74,12 @@ class Turn:
     @property
     def effect_field(self) -> str:
         """The outbox marker of the current effect: the key of its idempotency."""
-        return f"{self.id}:{self.slot}:{self.effect}"
+        return f"{self.id}{_SLOT_PARTS[self.slot]}{self.effect}"
+
+    @property
+    def entry_text(self) -> str:
+        """The entry's id as Redis writes it: the last part of the turn's."""
+        return self.id[self.id.rindex(".") + 1 :]
 
     def move(self, to: State) -> None:
         """Go to another state. Raises `TransitionError` when the table has no such edge."""
@@ -81,8 +91,7 @@ class Turn:
         self.generation += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(NamedTuple):
     """What a row must still be for an update of it to be allowed."""
 
     state: State
