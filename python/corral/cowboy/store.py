@@ -229,7 +229,7 @@ def _answered(source_id: int, turn: Turn) -> tuple[object, ...]:
 
 
 def _is_done(turn: Turn, guard: Guard) -> bool:
-    """Whether `finish_done` says all of the change: its attempts are those of the row."""
+    """Whether `finish_done` writes the same as `finish_turn`, with fewer values."""
     return (
         turn.state is State.DONE
         and turn.ack is Ack.ACKED

@@ -57,7 +57,8 @@ WHERE id = ? AND state = ? AND generation = ?;
 -- name: finish_done
 UPDATE turns SET
   state = 'done', intent = NULL, generation = generation + 1, ack = 'acked', closed = 1,
-  outbox_id = ?, terminal_at_ms = ?, body = NULL, content = NULL
+  ack_attempts = 1, effect_attempts = 0, outbox_id = ?, dead_id = NULL, terminal_at_ms = ?,
+  body = NULL, content = NULL
 WHERE id = ? AND state = 'replying' AND generation = ?;
 
 -- name: finish_turn
