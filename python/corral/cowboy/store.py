@@ -12,18 +12,13 @@ from dataclasses import dataclass
 from corral.core.errors import GuardError
 from corral.core.ids import new_uuid
 from corral.core.sqlite import load_sql
+from corral.cowboy import columns
 from corral.cowboy.book import Batch
-from corral.cowboy.domain import Ack, Kind, Outcome, Slot, State, message_key, unpack_id
-from corral.cowboy.turn import Guard, Turn
+from corral.cowboy.domain import State, message_key, unpack_id
+from corral.cowboy.turn import Turn
 
 APPLICATION_ID = 0x434F5742  # "COWB"
 SQL = load_sql("corral.cowboy", "sql/ledger.sql")
-# SQLite asks an adapter for every value that is not exactly a str: a microsecond each.
-_TEXT: Mapping[object, str | None] = {None: None} | {
-    member: member.value
-    for names in (State, Ack, Kind, Outcome, Slot)
-    for member in names.__members__.values()
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,195 +60,6 @@ def open_ledger(conn: sqlite3.Connection, agent: str, now_ms: int) -> Identity:
             hint="point state_dir at this agent's own directory",
         )
     return Identity(uuid, owner)
-
-
-def _values(source_id: int, turn: Turn) -> tuple[object, ...]:
-    return (
-        turn.row,
-        source_id,
-        turn.id,
-        turn.incarnation,
-        turn.entry,
-        _TEXT[turn.kind],
-        turn.received_at_ms,
-        _TEXT[turn.state],
-        _TEXT[turn.intent],
-        turn.generation,
-        _TEXT[turn.ack],
-        int(turn.closed),
-        turn.ack_attempts,
-        turn.attempt,
-        turn.starts,
-        turn.started_at_ms,
-        int(turn.release),
-        int(turn.parked),
-        turn.identity,
-        turn.cancels,
-        turn.sender,
-        turn.channel,
-        turn.thread,
-        turn.message_id,
-        turn.traceparent,
-        _TEXT[turn.outcome],
-        _TEXT[turn.slot],
-        turn.detail,
-        int(turn.dead_copy),
-        turn.effect,
-        turn.effect_attempts,
-        turn.outbox_id,
-        turn.dead_id,
-        turn.terminal_at_ms,
-        turn.body,
-        turn.content,
-    )
-
-
-def _turn(row: Sequence[object]) -> Turn:
-    """A turn from a whole row (the columns of the table, in order)."""
-    values = list(row)
-    del values[11]  # closed: derived
-    del values[1]  # source_id
-    (row_id, turn_id, incarnation, entry, kind, received_at_ms, state, intent, generation, ack,
-     ack_attempts, attempt, starts, started_at_ms, release, parked, identity, cancels, sender,
-     channel, thread, message_id, traceparent, outcome, slot, detail, dead_copy, effect,
-     effect_attempts, outbox_id, dead_id, terminal_at_ms, body, content) = values  # fmt: skip
-    return Turn(
-        row=row_id,  # type: ignore[arg-type]  # the table is STRICT: types are the schema's
-        id=turn_id,  # type: ignore[arg-type]
-        incarnation=incarnation,  # type: ignore[arg-type]
-        entry=entry,  # type: ignore[arg-type]
-        kind=Kind(str(kind)),
-        received_at_ms=received_at_ms,  # type: ignore[arg-type]
-        state=State(str(state)),
-        intent=State(str(intent)) if intent is not None else None,
-        generation=generation,  # type: ignore[arg-type]
-        ack=Ack(str(ack)),
-        ack_attempts=ack_attempts,  # type: ignore[arg-type]
-        attempt=attempt,  # type: ignore[arg-type]
-        starts=starts,  # type: ignore[arg-type]
-        started_at_ms=started_at_ms,  # type: ignore[arg-type]
-        release=bool(release),
-        parked=bool(parked),
-        identity=identity,  # type: ignore[arg-type]
-        cancels=cancels,  # type: ignore[arg-type]
-        sender=sender,  # type: ignore[arg-type]
-        channel=channel,  # type: ignore[arg-type]
-        thread=thread,  # type: ignore[arg-type]
-        message_id=message_id,  # type: ignore[arg-type]
-        traceparent=traceparent,  # type: ignore[arg-type]
-        outcome=Outcome(str(outcome)) if outcome is not None else None,
-        slot=Slot(str(slot)) if slot is not None else None,
-        detail=detail,  # type: ignore[arg-type]
-        dead_copy=bool(dead_copy),
-        effect=effect,  # type: ignore[arg-type]
-        effect_attempts=effect_attempts,  # type: ignore[arg-type]
-        outbox_id=outbox_id,  # type: ignore[arg-type]
-        dead_id=dead_id,  # type: ignore[arg-type]
-        terminal_at_ms=terminal_at_ms,  # type: ignore[arg-type]
-        body=body,  # type: ignore[arg-type]
-        content=content,  # type: ignore[arg-type]
-    )
-
-
-def _update(turn: Turn, guard: Guard) -> tuple[object, ...]:
-    return (
-        _TEXT[turn.state],
-        _TEXT[turn.intent],
-        turn.generation,
-        _TEXT[turn.ack],
-        int(turn.closed),
-        turn.ack_attempts,
-        turn.attempt,
-        turn.starts,
-        turn.started_at_ms,
-        int(turn.release),
-        int(turn.parked),
-        _TEXT[turn.outcome],
-        _TEXT[turn.slot],
-        turn.detail,
-        int(turn.dead_copy),
-        turn.effect,
-        turn.effect_attempts,
-        turn.outbox_id,
-        turn.dead_id,
-        turn.terminal_at_ms,
-        turn.body,
-        turn.content,
-        turn.row,
-        _TEXT[guard.state],
-        guard.generation,
-    )
-
-
-def _is_answered(turn: Turn) -> bool:
-    """Whether `insert_answered` says all of a new turn: what it does not bind is as it has it."""
-    return (
-        turn.state is State.REPLYING
-        and turn.outcome is Outcome.COMPLETED
-        and turn.intent is State.DONE
-        and turn.generation == 1
-        and turn.effect == 1
-        and turn.effect_attempts == 0
-        and turn.attempt == 0
-        and turn.kind is Kind.MESSAGE
-        and turn.slot is Slot.REPLY
-        and turn.ack is Ack.UNACKED
-        and turn.starts == 0
-        and not (turn.dead_copy or turn.release or turn.parked)
-        and turn.started_at_ms is None
-        and turn.cancels is None
-        and turn.detail is None
-        and turn.outbox_id is None
-        and turn.dead_id is None
-    )
-
-
-def _answered(source_id: int, turn: Turn) -> tuple[object, ...]:
-    return (
-        turn.row,
-        source_id,
-        turn.id,
-        turn.incarnation,
-        turn.entry,
-        turn.received_at_ms,
-        turn.ack_attempts,
-        turn.identity,
-        turn.sender,
-        turn.channel,
-        turn.thread,
-        turn.message_id,
-        turn.traceparent,
-        turn.body,
-        turn.content,
-    )
-
-
-def _is_done(turn: Turn, guard: Guard) -> bool:
-    """Whether `finish_done` writes the same as `finish_turn`, with fewer values."""
-    return (
-        turn.state is State.DONE
-        and turn.ack is Ack.ACKED
-        and turn.generation == guard.generation + 1
-        and turn.ack_attempts == 1
-        and turn.effect_attempts == 0
-        and turn.dead_id is None
-    )
-
-
-def _finish(turn: Turn, guard: Guard) -> tuple[object, ...]:
-    return (
-        _TEXT[turn.state],
-        turn.generation,
-        _TEXT[turn.ack],
-        int(turn.closed),
-        turn.ack_attempts,
-        turn.effect_attempts,
-        turn.outbox_id,
-        turn.dead_id,
-        turn.terminal_at_ms,
-        turn.row,
-        guard.generation,
-    )
 
 
 class Rows:
@@ -301,21 +107,23 @@ class SourceLedger:
 
     def open_turns(self) -> list[Turn]:
         """Every turn that is not closed, parked ones aside, in the order of their entries."""
-        return [_turn(row) for row in self.conn.execute(SQL["open_turns"], (self.source_id,))]
+        return [
+            columns.turn_of(row) for row in self.conn.execute(SQL["open_turns"], (self.source_id,))
+        ]
 
     def parked_counts(self) -> dict[bytes, int]:
         return dict(self.conn.execute(SQL["parked_counts"], (self.source_id,)).fetchall())
 
     def parked(self, lane: bytes, limit: int) -> list[Turn]:
         rows = self.conn.execute(SQL["parked_of_channel"], (self.source_id, lane, limit))
-        return [_turn(row) for row in rows]
+        return [columns.turn_of(row) for row in rows]
 
     def parked_elsewhere(self, incarnation: int) -> list[Turn]:
         """Parked turns of earlier incarnations: their content went with their stream."""
         found = self.conn.execute(
             SQL["parked_of_other_incarnations"], (self.source_id, incarnation)
         )
-        return [_turn(row) for row in found]
+        return [columns.turn_of(row) for row in found]
 
     def tallies(self) -> dict[str, int]:
         return dict(self.conn.execute(SQL["read_tallies"], (self.source_id,)).fetchall())
@@ -342,7 +150,7 @@ class SourceLedger:
                 SQL["by_entry"], (self.source_id, incarnation, entry)
             ).fetchone()
             if row is not None:
-                found[entry] = _turn(row)
+                found[entry] = columns.turn_of(row)
         return found
 
     def by_message(self, message_id: bytes, before_row: int) -> Turn | None:
@@ -350,7 +158,7 @@ class SourceLedger:
         key = message_key(message_id)
         bounds = (self.source_id, key + b"\0" * 16, key + b"\xff" * 16, before_row)
         row = self.conn.execute(SQL["by_message"], bounds).fetchone()
-        return _turn(row) if row is not None else None
+        return columns.turn_of(row) if row is not None else None
 
     def same_message(self, identity: bytes) -> tuple[bool, bool]:
         key = identity[:16]
@@ -364,23 +172,25 @@ class SourceLedger:
         """Everything a tick changed. Raises GuardError when a row was not what the tick thought."""
         conn = self.conn
         source = self.source_id
-        answered = [_answered(source, turn) for turn in batch.created if _is_answered(turn)]
+        answered = [
+            columns.answered(source, turn) for turn in batch.created if columns.is_answered(turn)
+        ]
         if answered:
             conn.executemany(SQL["insert_answered"], answered)
         if len(answered) < len(batch.created):
-            others = (turn for turn in batch.created if not _is_answered(turn))
-            conn.executemany(SQL["insert_turn"], [_values(source, turn) for turn in others])
+            others = (turn for turn in batch.created if not columns.is_answered(turn))
+            conn.executemany(SQL["insert_turn"], [columns.values(source, turn) for turn in others])
         done: list[tuple[object, ...]] = []
         finished: list[tuple[object, ...]] = []
         updates: list[tuple[object, ...]] = []
         for row, turn in batch.changed.items():
             guard = batch.guards[row]
             if guard.state is not State.REPLYING or not turn.terminal:
-                updates.append(_update(turn, guard))
-            elif _is_done(turn, guard):
+                updates.append(columns.update(turn, guard))
+            elif columns.is_done(turn, guard):
                 done.append((turn.outbox_id, turn.terminal_at_ms, turn.row, guard.generation))
             else:
-                finished.append(_finish(turn, guard))
+                finished.append(columns.finish(turn, guard))
         self._guarded("finish_done", done)
         self._guarded("finish_turn", finished)
         self._guarded("update_turn", updates)
@@ -424,4 +234,4 @@ class SourceLedger:
 
 def turns_of(rows: Iterable[Sequence[object]]) -> list[Turn]:
     """Turns from whole rows that another connection read (status, tests)."""
-    return [_turn(row) for row in rows]
+    return [columns.turn_of(row) for row in rows]

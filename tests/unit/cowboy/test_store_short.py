@@ -11,7 +11,7 @@ import pytest
 from corral.core.errors import GuardError
 from corral.core.sqlfiles import statements
 from corral.core.sqlite import migrations
-from corral.cowboy import store
+from corral.cowboy import columns
 from corral.cowboy.book import Batch
 from corral.cowboy.domain import Ack, Kind, Outcome, Slot, State
 from corral.cowboy.store import Rows, SourceLedger, open_ledger, turns_of
@@ -113,7 +113,7 @@ def test_the_common_turn_is_written_by_the_short_statement(
     ledger: SourceLedger, conn: sqlite3.Connection
 ) -> None:
     new = turn(**ANSWERED)
-    assert store._is_answered(new)
+    assert columns.is_answered(new)
     ledger.write(Batch(NOW_MS, created=[new]))
     assert stored(conn) == values(new)
 
@@ -186,7 +186,7 @@ def test_the_short_end_is_guarded(
     was = turn(**ANSWERED)
     ledger.write(Batch(NOW_MS, created=[replace(was)]))
     now = replace(was, **(END | {"generation": guard.generation + 1}))
-    assert store._is_done(now, guard)
+    assert columns.is_done(now, guard)
     with pytest.raises(GuardError, match="finish_done touched 0 rows of 1"):
         ledger.write(Batch(NOW_MS, changed={now.row: now}, guards={now.row: guard}))
     assert stored(conn) == values(was)
