@@ -13,6 +13,7 @@ from corral.cowboy.domain import pack_id
 from corral.cowboy.facts import Delivery, Known, Pending, Queued, Seen
 
 SIDE_EFFECTS: Final = (
+    "the agent's own session, which may go on with it",
     "files that it may have written",
     "results of rebuilds and deployments",
     "messages, tickets and other actions that it was asked for",
@@ -300,7 +301,7 @@ def _read_not_recorded(pending: Pending, known: Known, reclaim_idle_ms: int) -> 
     again = "it can be reclaimed now" if left_s <= 0 else f"it can be reclaimed in {left_s:.0f} s"
     return Explanation(
         "read_not_recorded",
-        f"it was read {waited} (delivered {pending.deliveries} times), is not acknowledged, and "
+        f"it was read {waited} (delivered {times(pending.deliveries)}), is not acknowledged, and "
         "the ledger has no turn of it, so this ledger started nothing",
         "whether another consumer or a former ledger started it",
         f"its source does not work: {known.unhealthy}" if known.unhealthy
@@ -335,6 +336,11 @@ def _gone(entry: str, seen: Seen) -> Explanation:
     )
 
 
+def times(count: int) -> str:
+    """`once`, `3 times`."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def _above(entry: str, other: str | None) -> bool:
     return other is None or pack_id(entry.encode()) > pack_id(other.encode())
 
@@ -360,7 +366,7 @@ def _redis_alone(entry: str, seen: Seen, known: Known, reclaim_idle_ms: int) -> 
     if seen.pending is not None:
         certain = (
             f"it was read {seen.pending.idle_ms / 1000:.0f} s ago by {seen.pending.consumer}, "
-            f"delivered {seen.pending.deliveries} times, not acknowledged, and the outbox has no "
+            f"delivered {times(seen.pending.deliveries)}, not acknowledged, and the outbox has no "
             "answer"
         )
         young = seen.pending.idle_ms < reclaim_idle_ms

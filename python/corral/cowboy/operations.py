@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from corral import __version__
 from corral.core import logs
 from corral.core.errors import CorralError, UsageError
-from corral.core.metrics import Metrics
 from corral.core.sqlite import migrations
 from corral.cowboy.domain import State, parse_turn_id, unpack_id
 from corral.cowboy.engine import Engine
+from corral.cowboy.gauges import Gauges
 from corral.cowboy.session import Session
 from corral.cowboy.turn import Turn
 
@@ -249,7 +249,7 @@ class Operations:
         daemon = self._daemon
         path = daemon.settings.metrics_path(daemon.agent)
         # The metrics library reads files when it is loaded: not in the event loop.
-        gauges = await asyncio.to_thread(Gauges, self) if path is not None else None
+        gauges = await asyncio.to_thread(Gauges) if path is not None else None
         beats = 0
         while True:
             if await self._writer_answers():
@@ -257,7 +257,7 @@ class Operations:
             if beats % METRICS_EVERY == 0:
                 daemon.notifier.status(self.summary())
                 if gauges is not None and path is not None:
-                    gauges.update(daemon)
+                    gauges.update(daemon, self)
                     try:
                         await asyncio.to_thread(gauges.metrics.write_textfile, path)
                     except OSError as error:
@@ -278,49 +278,26 @@ class Operations:
         return True
 
     def figures(self, name: str) -> dict[str, float]:
-        """The gauges of one source."""
+        """The gauges of one source, by the names in `gauges.SOURCE`."""
         engine, session = self._daemon.engines[name], self._daemon.sessions[name]
         book = engine.machine.book
         oldest = book.oldest_unanswered()
         age_ms = engine.shared.clock.wall_ms() - oldest.received_at_ms if oldest else 0
         poll_age_s = self._poll_age_s(session)
+        turns = list(book.open.values())
         return {
-            "open_turns": len(book.open) + sum(book.parked.values()),
+            "open_turns": len(turns) + sum(book.parked.values()),
             "parked_turns": sum(book.parked.values()),
+            "unanswered_turns": sum(t.ack == "acked" and not t.terminal for t in turns),
             "oldest_unanswered_seconds": max(age_ms, 0) / 1000,
             "last_poll_age_seconds": -1.0 if poll_age_s is None else poll_age_s,
             "healthy": float(not self._health(engine, session)[1]),
+            "backlog_max": engine.config.backlog_max,
         }
 
-
-class Gauges:
-    """The metrics file: gauges by source, and counts that the ledger keeps."""
-
-    def __init__(self, operations: Operations) -> None:
-        self._operations = operations
-        self.metrics = Metrics("cowboy")
-        names = {
-            "open_turns": "Turns that are not closed.",
-            "parked_turns": "Turns whose content still waits in Redis.",
-            "oldest_unanswered_seconds": "Age of the oldest message without an answer.",
-            "last_poll_age_seconds": "Since Redis last answered a poll; -1 before the first.",
-            "healthy": "1 when nothing stops the source.",
-        }
-        self._gauges = {
-            name: self.metrics.gauge(name, doc, ("agent", "source")) for name, doc in names.items()
-        }
-        self._counts = self.metrics.gauge(
-            "events", "Counted since the ledger began, by kind.", ("agent", "source", "kind")
-        )
-        self._wal = self.metrics.gauge("ledger_wal_bytes", "Size of the write-ahead log.")
-
-    def update(self, daemon: "Daemon") -> None:
-        self._wal.set(daemon.writer.wal_bytes())
-        for source, engine in daemon.engines.items():
-            for name, value in self._operations.figures(source).items():
-                self._gauges[name].labels(daemon.agent, source).set(value)
-            for kind, count in engine.tallies.items():
-                self._counts.labels(daemon.agent, source, kind).set(count)
+    def states(self, name: str) -> dict[str, int]:
+        """Open turns of one source by state."""
+        return self._daemon.engines[name].machine.book.states()
 
 
 def describe(turn: Turn) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from corral.cowboy import view
+from corral.cowboy.explaining import times
 from corral.cowboy.facts import Queued
 from corral.cowboy.investigate import Case
 
@@ -83,7 +84,7 @@ def _redis(case: Case) -> str:
     if seen.pending is not None:
         parts.append(
             f"pending with {seen.pending.consumer}, idle {seen.pending.idle_ms} ms, delivered "
-            f"{seen.pending.deliveries} times, reclaimed after {case.source.reclaim_idle_ms} ms"
+            f"{times(seen.pending.deliveries)}, reclaimed after {case.source.reclaim_idle_ms} ms"
         )
     else:
         parts.append("not pending")
@@ -100,7 +101,7 @@ def _ledger(case: Case) -> str:
     turn = known.turn
     outcome = f", {turn['outcome']}" if turn["outcome"] else ""
     detail = f" ({turn['detail']})" if turn["detail"] else ""
-    state = f"{turn['state']}{outcome}{detail}, {turn['ack']}, started {turn['starts']} times"
+    state = f"{turn['state']}{outcome}{detail}, {turn['ack']}, started {times(turn['starts'])}"
     return ", ".join([state, f"received {view.instant(turn['received_at_ms'])}", *parts])
 
 

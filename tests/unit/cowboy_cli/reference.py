@@ -17,6 +17,7 @@ import click
 import corral.core
 import corral.cowboy
 from corral.core.errors import CorralError
+from corral.cowboy import gauges
 from corral.cowboy.config import json_schema
 from corral.cowboy.main import cli
 from corral.cowboy.settings import CowboySettings
@@ -87,6 +88,20 @@ def _default(option: click.Option) -> str:
     if option.required:
         return "required"
     return "" if option.is_flag or not option.show_default else f"`{option.default}`"
+
+
+def known_commands() -> list[tuple[str, ...]]:
+    """The words of every command, `cowboy` left out: `("turns", "list")`."""
+    return [words[1:] for words, _ in _leaves(("cowboy",), cli)]
+
+
+def cowboy_words(text: str) -> list[tuple[str, ...]]:
+    """The words after `cowboy` in the commands of a page: in code, after a prompt or sudo."""
+    code = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    code += re.findall(r"`([^`\n]+)`", text)
+    found = [re.match(r"(?:\$ |sudo )*cowboy ([a-z][a-z -]*)", line.strip())
+             for part in code for line in part.splitlines()]  # fmt: skip
+    return [tuple(one[1].split()) for one in found if one is not None]
 
 
 # --- settings ---------------------------------------------------------------------------------
@@ -175,6 +190,24 @@ def error_classes() -> dict[str, type[CorralError]]:
     return found
 
 
+# --- metrics ----------------------------------------------------------------------------------
+
+
+def metrics() -> str:
+    rows = [
+        *([f"`cowboy_{n}`", "agent, source", doc] for n, doc in gauges.SOURCE.items()),
+        *([f"`cowboy_{n}`", "agent, source, state", doc] for n, doc in gauges.STATE.items()),
+        *([f"`cowboy_{n}`", "agent, source, kind", doc] for n, doc in gauges.KIND.items()),
+        *([f"`cowboy_{n}`", "agent", doc] for n, doc in gauges.AGENT.items()),
+    ]
+    kinds = [[f"`{kind}`", meaning] for kind, meaning in gauges.KINDS.items()]
+    states = ", ".join(f"`{state}`" for state in gauges.STATES)
+    return (
+        f"{table(['metric', 'labels', 'meaning'], rows)}\n`state` is one of {states}.\n\n"
+        f"{table(['kind', 'counts'], kinds)}"
+    )
+
+
 # --- pages ------------------------------------------------------------------------------------
 
 PARTS: dict[str, Callable[[], str]] = {
@@ -182,6 +215,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "sources": sources,
     "errors": errors,
+    "metrics": metrics,
 }
 
 

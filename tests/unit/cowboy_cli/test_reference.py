@@ -1,10 +1,14 @@
 """The reference pages say what the code says."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+import corral.cowboy
 from corral.core.errors import CorralError
+from corral.cowboy import gauges
+from corral.cowboy.domain import State
 from corral.cowboy.main import cli
 from tests.unit.cowboy_cli import reference
 
@@ -44,3 +48,12 @@ def test_errors_of_one_code_share_their_exit_code() -> None:
             if kind.__module__.startswith(("corral.core.", "corral.cowboy.")):
                 assert kind.exit_code == by_code[kind.code].exit_code, kind
         level = [inner for kind in level for inner in kind.__subclasses__()]
+
+
+def test_every_count_has_its_meaning() -> None:
+    """The kinds that the code counts are those of the reference."""
+    package = Path(corral.cowboy.__path__[0])
+    calls = r"\.(?:count|note)\(\s*\"(\w+)\""
+    used = {kind for file in package.glob("*.py") for kind in re.findall(calls, file.read_text())}
+    assert used <= set(gauges.KINDS)
+    assert set(gauges.KINDS) - used == {State.DONE, State.DEAD, State.CANCELLED}
