@@ -92,7 +92,7 @@ def _default(option: click.Option) -> str:
 
 def known_commands() -> list[tuple[str, ...]]:
     """The words of every command, `cowboy` left out: `("turns", "list")`."""
-    return [words[1:] for words, _ in _leaves(("cowboy",), cli)]
+    return [words[1:] for words, _ in leaves(("cowboy",), cli)]
 
 
 def cowboy_words(text: str) -> list[tuple[str, ...]]:
