@@ -73,7 +73,7 @@ async def test_the_text_is_on_the_prompt_line_of_a_shell(start: Start, tmp_path:
     # bash asked for bracketed paste, so the lines are lines, and none of them was run.
     assert f"\n[end of TAMQ message {wake(body).message_id}]" in hosted.shown
     again = await terminal.readiness(wake("other", message_id="8-" + "ab" * 16))
-    assert (again.state, again.reason) == (Ready.BUSY, "no_composer")
+    assert (again.state, again.reason) == (Ready.DRAFT, "draft")
     assert not (tmp_path / "one").exists()
 
 

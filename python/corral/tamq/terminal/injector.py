@@ -128,6 +128,8 @@ class Injector:
                     if view.working:
                         return Readiness(Ready.BUSY, "working", pasted=True), None
                     return Readiness(Ready.READY, "pasted", pasted=True), paste
+        if view.reason == "no_composer" and any(view.texts) and not _is_canonical(sight):
+            return Readiness(Ready.DRAFT, "draft"), None  # of several lines, in a line editor
         if view.state is not Ready.READY:
             return Readiness(view.state, view.reason), None
         return self._fits(sight, wake), None
@@ -150,9 +152,13 @@ class Injector:
 
 def is_bracketed(sight: Sight, profile: Profile) -> bool:
     """Whether line ends in a paste are text to the program. Where nobody knows: the profile."""
-    if sight.mode is not None and sight.mode.canonical:
+    if _is_canonical(sight):
         return False
     return profile.bracketed if sight.bracketed is None else sight.bracketed
+
+
+def _is_canonical(sight: Sight) -> bool:
+    return sight.mode is not None and sight.mode.canonical
 
 
 _Judge = Callable[[Sight, Wake | None], tuple[Readiness, Paste | None]]
