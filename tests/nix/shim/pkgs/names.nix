@@ -21,6 +21,7 @@ in
   iptables = program "1.8" "iptables";
   iputils = package "20250605";
   jq = program "1.8" "jq";
+  netcat = program "4.2" "nc";
   nftables = program "1.1" "nft";
   openssl = program "3.6" "openssl";
   procps = package "4.0";
