@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.vm.qemu import END_TIMEOUT_S, Hardware, Qemu
+from tests.vm.settled import Settled
 from tests.vm.shell import MachineError, Shell
 
 BOOT_TIMEOUT_S = 300.0
@@ -32,19 +33,26 @@ Say = Callable[[str], None]
 class Machine:
     """One machine and its disk. It boots at the first command, or when it is started."""
 
-    def __init__(self, name: str, hardware: Hardware, folder: Path, say: Say = print) -> None:
+    def __init__(
+        self,
+        name: str,
+        hardware: Hardware,
+        folder: Path,
+        say: Say = print,
+        frozen: Settled | None = None,
+    ) -> None:
         self.name = name
         self._hardware = hardware
         self._folder = folder
         self._say = say
+        self._frozen = frozen
         self._qemu: Qemu | None = None
         self._shell: Shell | None = None
         folder.mkdir(parents=True)
         self._disk = folder / "disk.qcow2"
-        base = ("-b", str(hardware.image.disk), "-F", "raw")
-        subprocess.run(
-            ["qemu-img", "create", "-q", "-f", "qcow2", *base, str(self._disk)], check=True
-        )
+        base = (frozen.disk, "qcow2") if frozen else (hardware.image.disk, "raw")
+        argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(base[0]), "-F", base[1]]
+        subprocess.run([*argv, str(self._disk)], check=True)
         self._exchange = folder / "exchange.raw"
         with self._exchange.open("wb") as file:
             file.truncate(EXCHANGE_BYTES)
@@ -56,12 +64,25 @@ class Machine:
         return self._qemu is not None and self._qemu.running
 
     def start(self) -> None:
-        """Switches it on, from the disk as it was left."""
+        """Switches it on, from the disk as it was left; a frozen one goes on where it was."""
         if self.booted:
             return
         self.release()
         disks = [(self._disk, "qcow2"), (self._exchange, "raw")]
-        self._qemu = Qemu(self.name, self._hardware, self._folder, disks)
+        frozen, self._frozen = self._frozen, None
+        memory = frozen.memory if frozen else None
+        self._qemu = Qemu(self.name, self._hardware, self._folder, disks, memory)
+        if memory is not None:
+            self._qemu.go_on()
+            self._shell = Shell(self._qemu.console)
+            self.succeed(f"date -s @{time.time():.3f}")
+
+    def freeze(self, folder: Path) -> None:
+        """Keeps its disk and memory in `folder`; this machine is then gone."""
+        self.succeed("sync")
+        self._running().freeze(folder / "memory")
+        self.release()
+        self._disk.rename(folder / "disk.qcow2")
 
     def crash(self) -> None:
         """Pulls the plug: what the kernel had not written to the disk is lost."""

@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import shlex
 import socket
 import subprocess
 import threading
@@ -23,6 +24,7 @@ CPUS = 2
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 180.0
 SOCKET_PATH_MAX_BYTES = 107
+MIGRATION_BYTES_PER_S = 8 * 1024**3
 KERNEL_WORDS = (
     "console=ttyS0",
     "quiet",
@@ -62,10 +64,15 @@ def _base(accel: Accel, memory_mib: int, cpus: int) -> list[str]:
 
 
 class Qemu:
-    """A running machine. `folder` gets its sockets and logs; `disk` is its own overlay."""
+    """A running machine. `folder` gets its sockets and logs; `memory` is that of a frozen one."""
 
     def __init__(
-        self, name: str, hardware: Hardware, folder: Path, disks: Sequence[tuple[Path, str]]
+        self,
+        name: str,
+        hardware: Hardware,
+        folder: Path,
+        disks: Sequence[tuple[Path, str]],
+        memory: Path | None = None,
     ) -> None:
         self.began_s = time.monotonic()
         shell_path, qmp_path = folder / "shell.sock", folder / "qmp.sock"
@@ -74,6 +81,8 @@ class Qemu:
             if len(os.fsencode(path)) > SOCKET_PATH_MAX_BYTES:
                 raise MachineError(f"the socket path {path} is too long", hint="set TMPDIR")
         argv = _argv(name, hardware, disks, shell_path, qmp_path)
+        if memory is not None:
+            argv += ["-incoming", f"exec:cat {shlex.quote(str(memory))}"]
         (folder / "qemu.argv").write_text(" ".join(argv) + "\n", encoding="utf-8")
         self._errors = folder / "qemu.err"
         with socket.socket(socket.AF_UNIX) as listener, self._errors.open("ab") as errors:
@@ -109,6 +118,26 @@ class Qemu:
         with suppress(MachineError):
             self._qmp.send("quit")
         self.wait(END_TIMEOUT_S)
+
+    def freeze(self, memory: Path) -> None:
+        """Stops the machine and writes its memory to a file."""
+        self.control("stop")
+        self.control("migrate-set-parameters", **{"max-bandwidth": MIGRATION_BYTES_PER_S})
+        self.control("migrate", uri=f"exec:cat > {shlex.quote(str(memory))}")
+        self._until("query-migrate", {"completed"})
+
+    def go_on(self) -> None:
+        """Lets a machine that was frozen run, when its memory is there."""
+        self._until("query-status", {"paused", "postmigrate", "running"})
+        self.control("cont")
+
+    def _until(self, question: str, wanted: set[str]) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (status := self.control(question).get("status")) not in wanted:
+            self._must_run(deadline)
+            if status == "failed":
+                raise MachineError(f"QEMU answers {question}: {status}")
+            select.select([], [], [], 0.02)
 
     def wait(self, timeout_s: float) -> None:
         """Waits for the machine's end. MachineError, and the machine is ended, when it is late."""

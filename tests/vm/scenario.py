@@ -27,12 +27,14 @@ from tests.vm.image import HERE, ROOT, Image, cache_folder, image
 from tests.vm.machine import Machine
 from tests.vm.payload import Host
 from tests.vm.qemu import Hardware, probe_argv
+from tests.vm.settled import Settled, settled
 from tests.vm.shell import MachineError
 
 SCENARIOS = HERE / "scenarios"
 HOSTS = HERE / "hosts"
 REPORTS = ROOT / "reports" / "vm"
 STANDARD = "standard"
+FRESH = frozenset({"first_boot"})
 ETC_SYSTEMD = "/etc/systemd/system"
 COLLECT_TIMEOUT_S = 60
 # What explains a failure; each is asked of the machine, if it still answers.
@@ -76,12 +78,13 @@ class Scenario:
     name: str
     script: Path
     host: Host
+    fresh: bool = False  # begins with a machine that is off
     reports: Path = REPORTS
 
 
 def named(name: str) -> Scenario:
     """A scenario of the project."""
-    return Scenario(name, SCENARIOS / f"{name}.py", rendered(host_file(name)))
+    return Scenario(name, SCENARIOS / f"{name}.py", rendered(host_file(name)), name in FRESH)
 
 
 @functools.cache
@@ -107,9 +110,9 @@ class Run:
         self.lines.append(line)
         say(line)
 
-    def names(self) -> dict[str, Any]:
+    def names(self, frozen: Settled | None = None) -> dict[str, Any]:
         """What a script finds defined, as with the other driver."""
-        machine = Machine("machine", self.hardware, self.folder / "machine", self.say)
+        machine = Machine("machine", self.hardware, self.folder / "machine", self.say, frozen)
         self.machines = [machine]
         return {
             "__name__": "scenario",
@@ -192,10 +195,27 @@ def _execute(one: Run) -> None:
     script = one.scenario.script
     code = compile(script.read_text(encoding="utf-8"), str(script), "exec")
     os.environ[seeds.VARIABLE] = str(one.seed)  # where scripts look for it, with either driver
-    defined = one.names()
+    defined = one.names(None if one.scenario.fresh else _settled(one))
     one.machines[0].start()
     prove_units(one.machines[0], one.scenario.host)
     exec(code, defined)  # noqa: S102 - that is what a test driver does
+
+
+def _settled(one: Run) -> Settled:
+    """This run's machine with everything up; booted and frozen when there is none."""
+
+    def boot(folder: Path) -> None:
+        one.say("booting a machine until everything is up; it is then frozen, and reused")
+        machine = Machine("machine", one.hardware, one.folder / "boot", one.say)
+        try:
+            machine.wait_for_unit("multi-user.target")
+            machine.succeed("test $(systemctl is-system-running --wait) = running", timeout=300)
+            prove_units(machine, one.scenario.host)
+            machine.freeze(folder)
+        finally:
+            machine.release()
+
+    return settled(one.hardware, cache_folder(), boot)
 
 
 def _report(one: Run) -> Path:

@@ -152,7 +152,9 @@ def test_a_failure_leaves_all_that_explains_it(
 ) -> None:
     script = tmp_path / "failing.py"
     script.write_text(FAILING.replace("$CORRAL_SEED", "words"))
-    kept = scenario.run(Scenario("failing", script, sample_host(), tmp_path / "reports"), 17)
+    kept = scenario.run(
+        Scenario("failing", script, sample_host(), reports=tmp_path / "reports"), 17
+    )
     assert kept == tmp_path / "reports" / "failing-17"
     said = capfd.readouterr().out
     assert "ok: one that holds" in said
