@@ -11,6 +11,7 @@ RUNNERS = [f"cowboy-runner-{agent}.service" for agent in AGENTS]
 UNITS = ["cowboy-ns.service", "cowboy-secrets.service", "redis-cowboy.service", *RUNNERS, *DAEMONS]
 SECRETS = "/var/lib/cowboy/secrets"
 EXPOSURE_MAX = 2.0
+CYCLES = "journalctl -b --no-pager -o cat _PID=1 | grep -c 'ordering cycle' || true"
 CREDENTIALS = sorted(
     ["redis-operator", "redis-metrics"]
     + [f"redis-agent-{agent}" for agent in AGENTS]
@@ -27,6 +28,9 @@ with subtest("everything comes up by itself"):
     for unit in UNITS:
         machine.wait_for_unit(unit)
     assert machine.succeed("systemctl --failed --no-legend --plain") == ""
+
+with subtest("systemd left nothing out to break a cycle"):
+    assert machine.succeed(CYCLES) == "0\n"
 
 with subtest("f60 f64: what is needed is there before what needs it starts"):
     for unit in ["redis-cowboy.service", *DAEMONS]:
@@ -75,6 +79,7 @@ with subtest("f64: a second boot keeps the secrets, and all is up again"):
     for unit in UNITS:
         machine.wait_for_unit(unit)
     assert machine.succeed(f"cat {SECRETS}/* | sha256sum") == before
+    assert machine.succeed(CYCLES) == "0\n"
     machine.succeed("corral-vm client --seed 2 --count 3 --seconds 0.1 --plain")
 
 with subtest("f64: with a secret that is none, what needs it does not start"):
