@@ -15,7 +15,7 @@ import pytest
 
 from corral.core.errors import CorralError
 from corral.cowboy.config import SourceConfig, load_sources
-from corral.cowboy.redisops import Message, UncertainSendError, look, send
+from corral.cowboy.redisops import LAG_COUNTED_MAX, Message, UncertainSendError, look, send
 from corral.cowboy.settings import RedisEndpoint
 from corral.local.servers import Login, RedisServer, find_server, find_servers
 from corral.local.topology import Topology, load_rendered, private_base
@@ -142,7 +142,7 @@ async def test_what_redis_knows_before_anything_was_sent(host: Host) -> None:
     (seen,) = await look(host.endpoint("operator"), [host.source()])
     assert seen == {
         "source": "a2a",
-        "inbox": {"length": 0, "lag": None, "pending": None, "oldest_pending_idle_ms": None},
+        "inbox": {"length": 0, "lag": 0, "pending": None, "oldest_pending_idle_ms": None},
         "outbox": {"length": 0, "readers": {}},
         "dead": 0,
         "refused": [],
@@ -163,6 +163,23 @@ async def test_f17_lag_and_pending_are_shown_and_not_the_length_alone(host: Host
     assert (inbox["length"], inbox["lag"], inbox["pending"]) == (5, 3, 2)
     assert 0 <= inbox["oldest_pending_idle_ms"] < 60_000
     assert seen["outbox"] == {"length": 1, "readers": {"source": {"lag": 1, "pending": 0}}}
+
+
+async def test_f17_lag_where_redis_does_not_say(host: Host) -> None:
+    """Before there is a group every entry is unread; after a deletion the rest is counted."""
+    source = host.source()
+    ids = [host.admin("XADD", source.stream, "*", "content", "x") for _ in range(3)]
+    (seen,) = await look(host.endpoint("operator"), [source])
+    assert (seen["inbox"]["lag"], seen["inbox"]["pending"]) == (3, None)
+    host.admin("XGROUP", "CREATE", source.stream, "cowboy", ids[0])
+    for _ in range(LAG_COUNTED_MAX - 2):
+        host.admin("XADD", source.stream, "*", "content", "x")
+    host.admin("XDEL", source.stream, ids[1])
+    (seen,) = await look(host.endpoint("operator"), [source])
+    assert seen["inbox"]["lag"] == LAG_COUNTED_MAX - 1
+    host.admin("XADD", source.stream, "*", "content", "x")
+    (seen,) = await look(host.endpoint("operator"), [source])
+    assert seen["inbox"]["lag"] is None
 
 
 async def test_an_identity_that_may_not_look_is_told_so(host: Host) -> None:

@@ -86,7 +86,9 @@ async def test_a_resubmission_is_put_on_record(one_backend: Backend) -> None:
         assert (bad["ok"], bad["error"]["code"]) == (False, "usage")
 
 
-async def test_status_shows_the_streams_beside_the_daemons_word(one_backend: Backend) -> None:
+async def test_f17_status_shows_lag_and_pending_beside_the_daemons_word(
+    one_backend: Backend,
+) -> None:
     """F17: lag and pending of the group, and the outbox with its readers; not lengths alone."""
     async with House(one_backend, only=("echo",)) as house, house.inside():
         entry = await house.send("echo", "x")

@@ -15,6 +15,7 @@ from corral.core.errors import CorralError, UsageError
 __all__ = ["EXIT_UNHEALTHY", "EntryGroup", "Output", "json_option"]
 
 COMMAND_TIMEOUT_S: Final = 60.0
+COMPLETION_TIMEOUT_S: Final = 1.0
 
 if TYPE_CHECKING:
     from corral.cowboy.settings import CowboySettings
@@ -48,6 +49,13 @@ def source_argument(command: CommandT) -> CommandT:
     return click.argument("source", shell_complete=_complete_source)(command)
 
 
+def source_option(command: CommandT) -> CommandT:
+    """`--source`, completed from the agent's sources."""
+    return click.option("--source", help="Only of this source.", shell_complete=_complete_source)(
+        command
+    )
+
+
 def _complete_agent(_: click.Context, __: click.Parameter, start: str) -> list[CompletionItem]:
     from corral.core.settings import load
     from corral.cowboy.settings import CowboySettings
@@ -66,10 +74,29 @@ def _complete_source(
     from corral.cowboy.settings import CowboySettings
 
     try:
-        sources = load(CowboySettings).load_sources(str(context.params.get("agent"))).sources
+        settings = load(CowboySettings)
+        # Before the value of an option is there, click has not looked at the arguments.
+        agent = context.params.get("agent")
+        agents = [str(agent)] if agent else settings.agents()
+        names = {name for each in agents for name in settings.load_sources(each).sources}
     except CorralError:
         return []
-    return [CompletionItem(name) for name in sources if name.startswith(start)]
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(start)]
+
+
+def turn_argument(command: CommandT) -> CommandT:
+    """The argument TURN_ID, completed from the agent's open turns when its daemon answers."""
+    return click.argument("turn_id", shell_complete=_complete_turn)(command)
+
+
+def _complete_turn(context: click.Context, _: click.Parameter, start: str) -> list[CompletionItem]:
+    request = {"op": "turns", "source": None, "state": None}
+    try:
+        found = asked(str(context.params.get("agent")), request, COMPLETION_TIMEOUT_S)["turns"]
+    except CorralError:
+        return []
+    names = [str(turn["turn_id"]) for turn in found]
+    return [CompletionItem(name) for name in names if name.startswith(start)]
 
 
 def turn_id_of(agent: str, text: str) -> str:

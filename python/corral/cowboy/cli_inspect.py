@@ -14,13 +14,11 @@ from corral.cowboy.cli import (
     asked,
     json_option,
     settings_of_host,
+    source_option,
 )
 
 if TYPE_CHECKING:
     from corral.cowboy.investigate import Case
-
-
-source_option = click.option("--source", help="Only this source; needed when several have the id.")
 
 
 @click.command()

@@ -9,6 +9,8 @@ from corral.cowboy.cli import (
     agent_argument,
     asked,
     json_option,
+    source_option,
+    turn_argument,
     turn_id_of,
 )
 
@@ -20,7 +22,7 @@ def turns() -> None:
 
 @turns.command("list")
 @agent_argument()
-@click.option("--source", help="Only of this source.")
+@source_option
 @click.option("--state", help="Only in this state, as held.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="At most so many."
@@ -49,7 +51,7 @@ def turns_list(
 
 @turns.command("show")
 @agent_argument()
-@click.argument("turn_id")
+@turn_argument
 @json_option
 @click.pass_obj
 def turns_show(output: Output, agent: str, turn_id: str) -> None:
@@ -68,7 +70,7 @@ def turns_show(output: Output, agent: str, turn_id: str) -> None:
 
 @turns.command("release")
 @agent_argument()
-@click.argument("turn_id")
+@turn_argument
 @json_option
 @click.pass_obj
 def turns_release(output: Output, agent: str, turn_id: str) -> None:
@@ -83,7 +85,7 @@ def turns_release(output: Output, agent: str, turn_id: str) -> None:
 
 @turns.command("abandon")
 @agent_argument()
-@click.argument("turn_id")
+@turn_argument
 @json_option
 @click.pass_obj
 def turns_abandon(output: Output, agent: str, turn_id: str) -> None:
@@ -98,7 +100,7 @@ def turns_abandon(output: Output, agent: str, turn_id: str) -> None:
 
 @turns.command("cancel")
 @agent_argument()
-@click.argument("turn_id")
+@turn_argument
 @json_option
 @click.pass_obj
 def turns_cancel(output: Output, agent: str, turn_id: str) -> int:

@@ -160,7 +160,7 @@ def ledger_integrity(facts: Examined) -> Iterator[Finding]:
 def ledger_schema(facts: Examined) -> Iterator[Finding]:
     check, file, want = "ledger schema", facts.ledger, facts.schema
     running = facts.daemon.status.get("ledger", {}).get("schema")
-    found = running if running is not None else file.schema
+    found = file.schema if running in (None, want) and file.schema is not None else running
     if file.application_id not in (None, facts.application_id) and file.application_id != 0:
         yield _failed(check, "the file is another program's", "put the agent's ledger back")
     elif found is None and not file.exists and not file.error:

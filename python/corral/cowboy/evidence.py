@@ -14,8 +14,13 @@ SEARCH_MAX: Final = 5_000  # outbox entries looked through for one entry
 DEAD_MAX: Final = 1_000  # dead letters, newest first
 
 
-async def gather(wire: Wire, source: SourceConfig, entry: str) -> Evidence:
-    """All that the streams of one source show of an entry. Raises Unreachable."""
+async def gather(
+    wire: Wire, source: SourceConfig, entry: str, outbox_id: str | None = None
+) -> Evidence:
+    """All that the streams of one source show of an entry. Raises Unreachable.
+
+    `outbox_id`: where the ledger says that the answer is, however long the outbox.
+    """
     stream = source.stream
     found, info, groups, pending, outbox_groups = await wire.pipeline(
         [
@@ -29,7 +34,12 @@ async def gather(wire: Wire, source: SourceConfig, entry: str) -> Evidence:
     replies = (found, info, groups, pending, outbox_groups)
     faults = [r for r in replies if isinstance(r, RedisFault) and not is_absence(r)]
     readers = groups_of(outbox_groups)
-    answers, searched_all = await _answers(wire, source, entry, readers.get(OUTBOX_GROUP))
+    reader = readers.get(OUTBOX_GROUP)
+    answers, searched_all = await _answers(wire, source, entry, reader)
+    if outbox_id is not None and all(one.outbox_id != outbox_id for one in answers):
+        (page,) = await wire.pipeline([("XRANGE", source.outbox, outbox_id, outbox_id)])
+        if found_there := _fields(page):
+            answers.append(await _queued(wire, source, outbox_id, found_there, reader))
     dead_id, dead = await _dead_letter(wire, source, entry)
     fields = _fields(found)
     group = groups_of(groups).get(GROUP)

@@ -6,7 +6,7 @@ nobody but the world outside knows what an interrupted run did: both are said ea
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from corral.cowboy.domain import pack_id
@@ -49,6 +49,17 @@ def explain(entry: str, seen: Seen, known: Known, reclaim_idle_ms: int) -> Expla
     """The conclusion about one entry id."""
     if known.why_not:
         return _redis_alone(entry, seen, known, reclaim_idle_ms)
+    told = _told_by_ledger(entry, seen, known, reclaim_idle_ms)
+    if known.verified:
+        return told
+    doubt = f"{told.uncertain}, and whether this is the right ledger ({known.unhealthy})"
+    return replace(told, uncertain=doubt, todo=_WHOSE)
+
+
+_WHOSE: Final = "settle whose ledger serves the stream first: 'cowboy doctor'"
+
+
+def _told_by_ledger(entry: str, seen: Seen, known: Known, reclaim_idle_ms: int) -> Explanation:
     if known.turn is not None:
         return _of_turn(known.turn, seen, known)
     noted = _of_note(known, seen)

@@ -59,6 +59,7 @@ class Known:
     turn: Mapping[str, Any] | None = None
     notes: tuple[Mapping[str, Any], ...] = ()
     unhealthy: str = ""  # why its source does not work at present
+    verified: bool = True  # Redis has confirmed that this is the right ledger, and no older copy
 
 
 @dataclass(frozen=True)

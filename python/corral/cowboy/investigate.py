@@ -58,7 +58,8 @@ def cases_of(settings: CowboySettings, agent: str, name: str, source: str | None
     endpoint, refused = _endpoint(settings)
     for each in wanted:
         entry, known = _known(name, each, told)
-        seen = _evidence(endpoint, refused, sources[each], entry)
+        outbox_id = (known.turn or {}).get("outbox_id")
+        seen = _evidence(endpoint, refused, sources[each], entry, outbox_id)
         cases.append(Case(sources[each], entry, known, seen))
     return [case for case in cases if case.found] or cases
 
@@ -109,6 +110,7 @@ def _known(name: str, source: str, told: _Told) -> tuple[str, Known]:
         turns[0] if turns else None,
         tuple(part.get("notes", ())),
         told.unhealthy.get(source, ""),
+        bool(part.get("verified", True)),
     )
 
 
@@ -138,14 +140,18 @@ def _endpoint(settings: CowboySettings) -> tuple[RedisEndpoint | None, str]:
 
 
 def _evidence(
-    endpoint: RedisEndpoint | None, refused: str, source: SourceConfig, entry: str
+    endpoint: RedisEndpoint | None,
+    refused: str,
+    source: SourceConfig,
+    entry: str,
+    outbox_id: str | None,
 ) -> Evidence:
     if endpoint is None:
         return Evidence(Seen(refused=(refused,)))
 
     async def look() -> Evidence:
         async with connected(endpoint) as wire:
-            return await evidence.gather(wire, source, entry)
+            return await evidence.gather(wire, source, entry, outbox_id)
 
     try:
         return asyncio.run(look())

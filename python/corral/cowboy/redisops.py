@@ -14,6 +14,7 @@ from corral.cowboy.redisconn import RedisFault, Unreachable, Wire, connection_to
 from corral.cowboy.settings import RedisEndpoint
 
 ANSWER_TIMEOUT_S: Final = 10.0
+LAG_COUNTED_MAX: Final = 100  # entries, with their content
 
 
 class UncertainSendError(UnavailableError):
@@ -154,7 +155,7 @@ async def _look_at(wire: Wire, source: SourceConfig) -> dict[str, Any]:
         "source": source.source,
         "inbox": {
             "length": _count(inbox),
-            "lag": _count(group.get("lag")),
+            "lag": await _lag(wire, source, inbox, group),
             "pending": _count(group.get("pending")),
             "oldest_pending_idle_ms": _idle_ms(oldest),
         },
@@ -168,6 +169,22 @@ async def _look_at(wire: Wire, source: SourceConfig) -> dict[str, Any]:
         "dead": _count(dead),
         "refused": sorted(refused),
     }
+
+
+async def _lag(
+    wire: Wire, source: SourceConfig, length: object, group: Mapping[str, Any]
+) -> int | None:
+    """Entries that were never read. Without a group that is all of them; Redis itself does not
+    say after entries were deleted one by one, and then a few are counted, or it stays None."""
+    if not group:
+        return _count(length)
+    lag = _count(group.get("lag"))
+    if lag is not None:
+        return lag
+    after = b"(" + group["last-delivered-id"]
+    (rest,) = await wire.pipeline([("XRANGE", source.stream, after, "+", "COUNT", LAG_COUNTED_MAX)])
+    counted = isinstance(rest, list) and len(rest) < LAG_COUNTED_MAX
+    return len(rest) if counted else None
 
 
 def is_absence(fault: RedisFault) -> bool:

@@ -89,6 +89,9 @@ def refusal(known: Known, evidence: Evidence) -> tuple[str, str]:
     """Why not, and what to do instead; two empty texts when it may be sent again."""
     if known.why_not:
         return f"the daemon cannot be asked whether it runs ({known.why_not})", "start it first"
+    if not known.verified:
+        why = known.unhealthy or "its source is not at work yet"
+        return f"this may not be the right ledger ({why})", "'cowboy doctor' tells more"
     turn, seen = known.turn, evidence.seen
     if seen.refused or seen.present is None:
         why = "; ".join(seen.refused) or "no answer"

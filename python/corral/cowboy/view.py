@@ -65,7 +65,8 @@ def agent_status(report: Fields) -> str:
                   for of in report["redis"] for text in of["refused"]]  # fmt: skip
     if report.get("redis_error"):
         error = report["redis_error"]
-        parts.append(f"Redis: {printable(error['message'])}; {printable(error['hint'])}")
+        why = [printable(text) for text in (error["message"], error["hint"]) if text]
+        parts.append(f"Redis: {'; '.join(why)}")
     return "\n".join(parts)
 
 

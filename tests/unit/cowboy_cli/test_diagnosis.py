@@ -168,6 +168,11 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
         "ledger schema",
         "older than 1",
     ),
+    "a file that was changed under a daemon": (
+        of(ledger=LedgerFile(True, APPLICATION_ID, 0)),
+        "ledger schema",
+        "older than 1",
+    ),
     "another program's file": (
         of(ledger=LedgerFile(True, -1)),
         "ledger schema",

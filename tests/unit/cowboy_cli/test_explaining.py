@@ -163,6 +163,10 @@ SITUATIONS = {
         (NO_REDIS, Known()),
         ("unknown", "no turn", "no connection to Redis", "cowboy doctor"),
     ),
+    "another ledger's turn": (
+        (ABSENT, replace(known("done", "interrupted"), verified=False, unhealthy="of ledger b")),
+        ("interrupted", "its sender was told", "the right ledger (of ledger b)", "cowboy doctor"),
+    ),
     "the daemon is down, an answer is there": (
         (answered(), DOWN),
         ("answered", OUTBOX, "what the ledger knows", "start the daemon (no daemon listens"),

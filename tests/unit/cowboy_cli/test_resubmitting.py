@@ -30,6 +30,11 @@ INTERRUPTED = known("done", "interrupted")
 REFUSED = {
     "the daemon is down": (Known(why_not="no daemon listens"), evidence(), "cannot be asked"),
     "Redis is down": (INTERRUPTED, evidence(Seen(refused=("gone",))), "could not be read"),
+    "another ledger's": (
+        replace(INTERRUPTED, verified=False, unhealthy="served by ledger b"),
+        evidence(),
+        "may not be the right ledger (served by ledger b)",
+    ),
     "waiting": (known("received"), evidence(), "has not run yet"),
     "running": (known("dispatched"), evidence(), "may still be going on"),
     "interrupted, undecided": (known("interrupted"), evidence(), "not decided yet"),
