@@ -7,9 +7,11 @@ import asyncio
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -47,6 +49,7 @@ class Hosted:
         self.output = bytearray()
         self.master, slave = pty.openpty()
         set_size(slave, size)
+        self.settings = termios.tcgetattr(slave)
         argv = [sys.executable, "-P", "-m", "tests.contract.terminal.hosted"]
         with (folder / "stderr").open("wb") as errors:
             self.program = subprocess.Popen(
@@ -58,12 +61,14 @@ class Hosted:
                 env=environment(),
             )
         self.slave = slave  # kept open: the test asks for its settings
+        self._stop = os.pipe()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         with suppress(OSError):
-            while data := os.read(self.master, 65_536):
+            while select.select([self.master, self._stop[0]], [], [])[0] == [self.master]:
+                data = os.read(self.master, 65_536)
                 self.output += data
                 self._emulator.feed(data)
 
@@ -96,12 +101,20 @@ class Hosted:
     def wait(self) -> int:
         return self.program.wait(PATIENCE_S)
 
+    def hang_up(self) -> None:
+        """Close the window: our side of the pseudo-terminal."""
+        if self.master >= 0:
+            os.close(self._stop[1])
+            self._reader.join(PATIENCE_S)
+            os.close(self._stop[0])
+            os.close(self.master)
+            self.master = -1
+
     def close(self) -> None:
         self.program.kill()
         self.program.wait()
         os.close(self.slave)
-        self._reader.join(PATIENCE_S)
-        os.close(self.master)
+        self.hang_up()
         with suppress(OSError):
             address = parse(json.loads((self.folder / "address").read_text()))
             until(lambda: process.find(address.process) is None, PATIENCE_S, "its program's end")

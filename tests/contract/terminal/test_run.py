@@ -177,12 +177,11 @@ def test_what_was_said_last_is_shown(start: Start) -> None:
 
 def test_the_terminal_is_restored(start: Start) -> None:
     hosted = start("plain", "sh", "-c", "read line; exit 3")
-    before = termios.tcgetattr(hosted.slave)
     hosted.address  # noqa: B018  waits for it
     soon(lambda: not termios.tcgetattr(hosted.slave)[3] & termios.ICANON, "raw mode")
     hosted.type("\r")
     assert hosted.wait() == 3
-    assert termios.tcgetattr(hosted.slave) == before
+    assert termios.tcgetattr(hosted.slave) == hosted.settings
 
 
 def test_the_window_size_goes_through(start: Start) -> None:
@@ -212,6 +211,16 @@ def test_a_signal_ends_even_a_shell(start: Start, number: signal.Signals) -> Non
     hosted.program.send_signal(number)
     assert hosted.wait() == 128 + signal.SIGHUP
     assert process.find(target) is None
+
+
+def test_a_closed_window_hangs_the_program_up(start: Start, tmp_path: Path) -> None:
+    hosted = start("shell", *BASH)
+    hosted.see("$")
+    target = hosted.address.process
+    hosted.hang_up()
+    assert hosted.wait() == 128 + signal.SIGHUP
+    assert process.find(target) is None
+    assert (tmp_path / "stderr").read_bytes() == b""
 
 
 def test_when_the_host_is_killed_the_program_is_hung_up(start: Start) -> None:

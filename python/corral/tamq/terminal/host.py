@@ -7,6 +7,7 @@ person's keys wait in the kernel, so that no letter can come between the look, t
 import asyncio
 import contextlib
 import os
+import signal
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -26,10 +27,14 @@ from corral.tamq.terminal.emulator import Emulator
 from corral.tamq.terminal.injector import Injector, NotWrittenError, Port, Sight
 from corral.tamq.terminal.profiles import Profile
 from corral.tamq.terminal.spawn import Size, Spawned, set_size
-from corral.tamq.terminal.streams import Inlet, Outlet
+from corral.tamq.terminal.streams import NOT_STARTED, Inlet, Outlet
 from corral.tamq.terminal.text import Paste
 
 KEY_SETTLE_MS: Final = 150  # from the person's last key until its echo must be on the screen
+# Why nothing is read from one of the two terminals.
+INJECTING: Final = "injecting"
+FULL: Final = "full"
+ENDED: Final = "ended"
 OUTCOMES_MAX: Final = 64  # attempts whose outcome is remembered for a daemon that was killed
 
 
@@ -48,14 +53,13 @@ class HostPort(Port):
     @contextlib.asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
         async with self._lock:
-            self._inlet.pause()
+            self._inlet.pause(INJECTING)
             try:
                 await self._outlet.drained()
                 await asyncio.sleep(max(0.0, KEY_SETTLE_MS / 1000 - (mono_s() - self.last_key_s)))
                 yield
             finally:
-                if not self.ended:
-                    self._inlet.resume()
+                self._inlet.resume(INJECTING)
 
     async def sight(self) -> Sight:
         if self.ended:
@@ -96,6 +100,8 @@ class Host:
         `alone`: no terminal is there to answer the program's queries, so the emulator does.
         """
         self._child = child
+        self._alone = alone
+        self._waiting: set[asyncio.Task[None]] = set()
         self._to_program = Outlet(child.master)
         self._to_person = Outlet(person[1])
         self._from_person = Inlet(person[0], self._key)
@@ -107,8 +113,8 @@ class Host:
         self._outcomes: OrderedDict[tuple[str, int], asyncio.Future[Injection]] = OrderedDict()
 
     def start(self) -> None:
-        self._from_person.resume()
-        self._from_program.resume()
+        self._from_person.resume(NOT_STARTED)
+        self._from_program.resume(NOT_STARTED)
 
     def resize(self, size: Size) -> None:
         self._emulator.resize(*size)
@@ -117,8 +123,8 @@ class Host:
     async def end(self) -> None:
         """The program ended: show what it said last."""
         self.port.ended = True
-        self._from_person.pause()
-        self._from_program.pause()
+        self._from_person.pause(ENDED)
+        self._from_program.pause(ENDED)
         self._from_program.drain()
         await self._to_person.drained()
         self._to_program.close()
@@ -128,23 +134,28 @@ class Host:
         self.port.last_key_s = mono_s()
         self._to_program.write(data)
         if self._to_program.full:
-            self._from_person.pause()
-            self._later(self._to_program, self._from_person)
+            self._wait_for(self._to_program, self._from_person)
+        if not data and not self._alone:  # the window was closed
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._child.pid, signal.SIGHUP)
 
     def _output(self, data: bytes) -> None:
         self._to_person.write(data)
         self._emulator.feed(data)
         if self._to_person.full:
-            self._from_program.pause()
-            self._later(self._to_person, self._from_program)
+            self._wait_for(self._to_person, self._from_program)
 
-    def _later(self, full: Outlet, paused: Inlet) -> None:
+    def _wait_for(self, full: Outlet, inlet: Inlet) -> None:
+        """Nothing more is read until what was read has been taken."""
+
         async def resume() -> None:
             await full.drained()
-            if not self.port.ended:
-                paused.resume()
+            inlet.resume(FULL)
 
-        self._resuming = asyncio.get_running_loop().create_task(resume())
+        inlet.pause(FULL)
+        task = asyncio.get_running_loop().create_task(resume())
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
 
     # ---- the daemon -------------------------------------------------------------------------
 

@@ -80,7 +80,8 @@ def _raw(settings: list[Any] | None) -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(0, termios.TCSADRAIN, settings)
+        with contextlib.suppress(termios.error):  # the window may be closed
+            termios.tcsetattr(0, termios.TCSADRAIN, settings)
 
 
 async def _run(session: Session, listener: socket.socket, register: Register) -> int:
@@ -146,7 +147,8 @@ def _forward_signals(session: Session, host: Host) -> None:
 
     def again() -> None:  # the shell that stopped us has set its own mode
         if session.settings is not None:
-            tty.setraw(0, termios.TCSADRAIN)
+            with contextlib.suppress(termios.error):
+                tty.setraw(0, termios.TCSADRAIN)
         host.resize(_size())
 
     for number in _FORWARDED:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 CHUNK_BYTES: Final = 65_536
+NOT_STARTED: Final = "not started"
 PENDING_MAX_BYTES: Final = 262_144  # what may wait for a slow reader before the writer waits, too
 
 
@@ -83,16 +84,21 @@ class Outlet:
 
 
 class Inlet:
-    """Reads one file and hands on what comes; `b""` once, at its end. Can be paused."""
+    """Reads one file and hands on what comes; `b""` once, at its end.
+
+    It can be paused for several reasons at once, and reads when none is left. It begins paused.
+    """
 
     def __init__(self, fd: int, take: Callable[[bytes], None]) -> None:
         self._fd = fd
         self._take = take
+        self._pauses = {NOT_STARTED}
         self._reading = False
         self._ended = False
 
-    def resume(self) -> None:
-        if self._reading or self._ended:
+    def resume(self, reason: str) -> None:
+        self._pauses.discard(reason)
+        if self._reading or self._ended or self._pauses:
             return
         try:
             asyncio.get_running_loop().add_reader(self._fd, self._ready)
@@ -101,7 +107,11 @@ class Inlet:
             self._ready(CHUNK_BYTES * 16)
             self._end()
 
-    def pause(self) -> None:
+    def pause(self, reason: str) -> None:
+        self._pauses.add(reason)
+        self._stop()
+
+    def _stop(self) -> None:
         if self._reading:
             asyncio.get_running_loop().remove_reader(self._fd)
             self._reading = False
@@ -130,7 +140,7 @@ class Inlet:
         return True
 
     def _end(self) -> None:
-        self.pause()
+        self._stop()
         if not self._ended:
             self._ended = True
             self._take(b"")
