@@ -23,13 +23,15 @@ from tests.bench.contenders import BARE, COWBOY, NAIVE, OWN, PEERS
 from tests.bench.figures import Run, disk, fresh_backlog
 from tests.bench.report import judge, show
 
-PEER_SHARE = 5  # peers are slower: they get a fifth of the messages
+SLOW_SHARE = 5  # the slow ones get a fifth of the messages
 ALL = (*OWN, *PEERS)
 
 
 def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./corral bench inbound", allow_abbrev=False)
-    parser.add_argument("--messages", type=int, default=20_000, help="per run (peers: a fifth)")
+    parser.add_argument(
+        "--messages", type=int, default=20_000, help="per run (the slow ones: a fifth)"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=[one.name for one in ALL], metavar="NAME")
     parser.add_argument("--kills", type=int, default=10)
@@ -62,7 +64,8 @@ def throughput(asked: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     for number in range(1, asked.rounds + 1):
         runs: dict[str, Run] = {}
         for one in contenders:
-            count = max(asked.messages // (PEER_SHARE if one.is_peer else 1), 100)
+            slow = one.is_peer or one is NAIVE
+            count = max(asked.messages // (SLOW_SHARE if slow else 1), 100)
             runs[one.name] = fresh_backlog(one, count)
             progress(f"round {number}: {one.name} {runs[one.name].per_s:,.0f}/s")
         rounds.append(runs)

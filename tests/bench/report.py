@@ -13,7 +13,8 @@ BOUNDS: Mapping[str, tuple[tuple[str, ...], float, float, bool]] = {
         ("throughput", "contenders", "cowboy", "resident_mib"), 80.0, 80.0, False,
     ),
     "SIGKILL to next answer, s": (("after_a_kill_s", "max"), 1.0, 2.0, False),
-    "cost in a large ledger": (("growth", "ratio"), 1.3, 1.3, False),
+    "cost in a large ledger": (("growth", "plain", "ratio"), 1.3, 1.3, False),
+    "the same, with message ids": (("growth", "named", "ratio"), 1.3, 1.3, False),
 }  # fmt: skip
 
 
@@ -65,10 +66,19 @@ def _show_rest(figures: Mapping[str, Any]) -> None:
         "latency_alone_ms": "latency of one at a time, ms",
         "latency_paced_ms": "latency at a pace, ms",
         "after_a_kill_s": "SIGKILL to next answer, s",
-        "growth": "large ledger",
     }
     print()
     for key, title in titles.items():
         if key in figures:
-            parts = ", ".join(f"{name} {value:,.2f}" for name, value in figures[key].items())
-            print(f"{title}: {parts}")
+            print(f"{title}: {_listed(figures[key])}")
+    if "growth" in figures:
+        growth = figures["growth"]
+        print(
+            f"ledger of {growth['turns']:,} turns, {growth['file_mib']:,.0f} MiB, beside a small:"
+        )
+        print(f"  without message ids: {_listed(growth['plain'])}")
+        print(f"  with message ids:    {_listed(growth['named'])}")
+
+
+def _listed(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:,.2f}" for name, value in values.items())

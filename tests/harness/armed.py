@@ -84,13 +84,16 @@ class Trap:
 
     def passed(self, name: str) -> None:
         """Called at every pass, in the thread that passes."""
-        if self.detector is not None:  # what follows is the harness's own, and may block
-            self.detector.deactivate()
+        # What follows is the harness's own, and may block. Only the event loop is watched: if the
+        # ledger's thread did this too, it would end the pause of the other.
+        watched = self.detector if _in_event_loop() else None
+        if watched is not None:
+            watched.deactivate()
         try:
             self._note(name)
         finally:
-            if self.detector is not None:
-                self.detector.activate()
+            if watched is not None:
+                watched.activate()
 
     def _note(self, name: str) -> None:
         count = self.counts[name] = self.counts.get(name, 0) + 1
@@ -123,6 +126,14 @@ class Trap:
     def _write(self, what: str, name: str, victims: str) -> None:
         if self._hits >= 0:
             os.write(self._hits, f"{what}\t{name}\t{victims}\n".encode())
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def alive(pid: int) -> bool:

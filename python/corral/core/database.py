@@ -15,6 +15,7 @@ from corral.core.ids import digest
 from corral.core.sqlfiles import load_sql, statements
 
 _MIGRATION_TAG: Final = "corral.core.migration"
+_WAL_FRAME_HEADER_BYTES: Final = 24
 _FULL_SYNCHRONOUS: Final = 2
 
 
@@ -269,11 +270,15 @@ def _recognise(connection: sqlite3.Connection, path: Path, schema: Schema) -> No
 
 
 def _configure(connection: sqlite3.Connection, path: Path, journal_size_limit_bytes: int) -> None:
+    page_bytes = connection.execute("PRAGMA page_size").fetchone()[0] + _WAL_FRAME_HEADER_BYTES
+    checkpoint_pages = max(journal_size_limit_bytes * 3 // 4 // page_bytes, 1)
     settings: tuple[tuple[str, str, object], ...] = (
         ("journal_mode", "WAL", "wal"),
         ("synchronous", "FULL", _FULL_SYNCHRONOUS),
         ("secure_delete", "ON", 1),
         ("journal_size_limit", str(journal_size_limit_bytes), journal_size_limit_bytes),
+        # Pages that change again and again are written back once per checkpoint.
+        ("wal_autocheckpoint", str(checkpoint_pages), checkpoint_pages),
     )
     for name, value, expected in settings:
         _pragma(connection, f"{name} = {value}")

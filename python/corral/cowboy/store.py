@@ -163,8 +163,11 @@ class SourceLedger:
     def same_message(self, identity: bytes) -> tuple[bool, bool]:
         key = identity[:16]
         bounds = (self.source_id, key + b"\0" * 16, key + b"\xff" * 16)
-        known = {row[0] for row in self.conn.execute(SQL["same_message"], bounds)}
-        return identity in known, bool(known - {identity})
+        known = self.conn.execute(SQL["same_message"], bounds).fetchall()
+        if not known:  # as nearly always
+            return False, False
+        same = (identity,) in known
+        return same, len(known) > same
 
     # ------------------------------------------------------------ writing
 
