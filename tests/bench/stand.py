@@ -4,7 +4,6 @@ The times are the server's own: the id of an outbox entry says in which millisec
 and `in_reply_to` names the inbox entry, whose id says the same. No clock of a client is in them.
 """
 
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ Fields = dict[str, str | bytes]
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process has used: CPU seconds (user and system), resident bytes now and at most."""
+    """What a process's threads have used: CPU seconds (user and system), and resident bytes."""
 
     cpu_s: float
     resident_bytes: int
@@ -43,11 +42,13 @@ class Usage:
 def usage(pid: int) -> Usage:
     """Read from /proc. FileNotFoundError when the process has ended."""
     proc = Path("/proc") / str(pid)
-    stat = (proc / "stat").read_text().rpartition(")")[2].split()
-    ticks = int(stat[11]) + int(stat[12])
+    # Nanoseconds of each thread; the process's own counters are in steps of a clock tick.
+    spent_ns = sum(
+        int((task / "schedstat").read_text().split()[0]) for task in (proc / "task").iterdir()
+    )
     status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
     return Usage(
-        ticks / os.sysconf("SC_CLK_TCK"),
+        spent_ns / 1e9,
         int(status["VmRSS"].split()[0]) * 1024,
         int(status["VmHWM"].split()[0]) * 1024,
     )

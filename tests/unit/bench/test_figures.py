@@ -1,4 +1,4 @@
-"""What the benchmark makes of its measurements; that it measures is a test of the contract stage."""
+"""What the benchmark makes of its figures; that it measures is tested in the contract stage."""
 
 import json
 import os
