@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.nix import flake, nix, render, shim_runs
+from tests.nix import flake, nix, render, rendered_hosts, shim_runs
+from tests.nix.render.derivations import plain
 
 COMPARE = Path(__file__).with_name("real.nix")
 VALUES = ("values.nix", "functions.nix")
@@ -30,26 +31,33 @@ LOOSE = re.compile(
     r"(?:boot\.kernel\.sysctl|environment\.variables|fileSystems\..*|meta\.maintainers"
     r"|networking\.hosts|nixpkgs\..*|time\.timeZone|users\.defaultUserShell)"
 )
-# What only a whole NixOS has in these files: services besides ours make lists longer.
-_HASH = re.compile(r"/nix/store/[0-9a-z]{32}-([0-9A-Za-z+._?=-]+)")
-_VERSION = re.compile(r"-[0-9][0-9A-Za-z.]*$")
-_SAME = {"glibc-locales": "glibcLocales"}
 
 
 def cases(lib: Path) -> Iterator[str]:
     for file in VALUES:
-        for name in shim_runs.names(file):
-            try:
-                one = shim_runs.value(lib, file, name)
-            except nix.NixError as error:
-                yield f"case {name}: {error.message}"
-                continue
-            if one["is"] != one["wants"]:
+        for name, one in _values(lib, file).items():
+            if isinstance(one, str):
+                yield f"case {name}: {one}"
+            elif one["is"] != one["wants"]:
                 yield f"case {name}: {one['is']} instead of {one['wants']}"
     for name in shim_runs.names(REFUSALS):
         why, said = shim_runs.refusal(lib, name)
         if not re.search(why, said):
             yield f"refusal {name}: {said or 'accepted'}"
+
+
+def _values(lib: Path, file: str) -> dict[str, Any]:
+    """Each case's result, or why it has none; one by one only when not all have one."""
+    try:
+        return dict(shim_runs.values(lib, file))
+    except nix.NixError:
+        found: dict[str, Any] = {}
+    for name in shim_runs.names(file):
+        try:
+            found[name] = shim_runs.value(lib, file, name)
+        except nix.NixError as error:
+            found[name] = error.message
+    return found
 
 
 def options(nixpkgs: Path) -> Iterator[str]:
@@ -84,43 +92,34 @@ def _compare(nixpkgs: Path) -> dict[str, Any]:
 
 def host(path: Path, nixpkgs: Path) -> Iterator[str]:
     """What is rendered otherwise when the real modules make it."""
-    ours = render.host(path)
+    ours = rendered_hosts.rendered(path)
     real = render.host(path, nixpkgs=nixpkgs, like=ours)
     ignored = {"version", "host", "unit_sha256", "links", "commands", "warnings", "tmpfiles"}
     for one in dataclasses.fields(render.Rendered):
         if one.name not in ignored:
-            yield from _differences(
-                f"{path.name}: {one.name}",
-                plain(getattr(ours, one.name)),
-                plain(getattr(real, one.name)),
-            )
+            where = f"{path.name}: {one.name}"
+            yield from _differences(where, getattr(ours, one.name), getattr(real, one.name))
     lacking = set(ours.tmpfiles) - set(real.tmpfiles)
     yield from (f"{path.name}: tmpfiles: {line}: not really there" for line in sorted(lacking))
 
 
 def _differences(where: str, ours: dict[str, Any], real: dict[str, Any]) -> Iterator[str]:
-    for name in sorted({*ours, *real}):
-        a, b = (str(one.get(name)).split("\\n") for one in (ours, real))
+    """Line by line, store paths without hash and version."""
+    mine, theirs = (
+        {plain(name): plain(repr(value)).split("\\n") for name, value in one.items()}
+        for one in (ours, real)
+    )
+    for name in sorted({*mine, *theirs}):
+        a, b = mine.get(name, []), theirs.get(name, [])
         if a != b:
             only = [line for line in a if line not in b], [line for line in b if line not in a]
             yield f"{where}: {name}: {only[0]}, really {only[1]}"
 
 
-def plain(value: dict[str, Any]) -> dict[str, Any]:
-    """Store paths without hash and version."""
-
-    def name(found: re.Match[str]) -> str:
-        # Packages by name may keep a derivation's first name.
-        bare = _VERSION.sub("", found[1]).removeprefix("unit-script-")
-        return f"/nix/store/{_SAME.get(bare, bare)}"
-
-    return {_HASH.sub(name, key): _HASH.sub(name, repr(one)) for key, one in value.items()}
-
-
 def differences(nixpkgs: Path) -> Iterator[str]:
     yield from cases(nixpkgs / "lib")
     yield from options(nixpkgs)
-    for path in hosts():
+    for path in rendered_hosts.paths():
         yield from host(path, nixpkgs)
     with tempfile.TemporaryDirectory(prefix="corral-real-") as folder:
         copy, root = Path(folder) / "copy", Path(folder) / "root"
@@ -129,13 +128,6 @@ def differences(nixpkgs: Path) -> Iterator[str]:
             flake.check(copy, root, nixpkgs)
         except nix.NixError as error:
             yield f"nix flake check: {error.message}"
-
-
-def hosts() -> list[Path]:
-    made = [
-        path for path in nix.EXAMPLES.glob("*.nix") if path.name not in {"demo.nix", "hosts.nix"}
-    ]
-    return sorted([*made, *(nix.ROOT / "tests" / "vm" / "hosts").glob("*.nix")])
 
 
 def main() -> int:
@@ -149,7 +141,7 @@ def main() -> int:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     run = sum(len(shim_runs.names(file)) for file in (*VALUES, REFUSALS))
-    sys.stdout.write(f"{count} differences; {run} cases, {len(hosts())} hosts\n")
+    sys.stdout.write(f"{count} differences; {run} cases, {len(rendered_hosts.paths())} hosts\n")
     return 1 if count else 0
 
 

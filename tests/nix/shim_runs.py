@@ -1,5 +1,6 @@
 """Runs the cases of `cases/` against a `lib`: the stand-in's, or nixpkgs'."""
 
+import functools
 import json
 import os
 import re
@@ -53,12 +54,17 @@ def value(lib: Path, file: str, case: str) -> dict[str, Any]:
     return found
 
 
+@functools.cache
+def reasons(lib: Path) -> dict[str, str]:
+    """Why each case of `refusals.nix` should be refused: regular expressions."""
+    found: dict[str, str] = evaluate(lib, "refusals.nix", "builtins.mapAttrs (_: c: c.why) cases")
+    return found
+
+
 def refusal(lib: Path, case: str) -> tuple[str, str]:
     """Why a case should be refused, and Nix's whole complaint; empty when it has none."""
-    which = f"cases.{json.dumps(case)}"
-    why: str = evaluate(lib, "refusals.nix", f"{which}.why")
     try:
-        evaluate(lib, "refusals.nix", f"{which}.is")
+        evaluate(lib, "refusals.nix", f"cases.{json.dumps(case)}.is")
     except nix.NixError as error:
-        return why, " ".join(str(error).split())
-    return why, ""
+        return reasons(lib)[case], " ".join(str(error).split())
+    return reasons(lib)[case], ""

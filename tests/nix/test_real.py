@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nix import flake, nix, real
+from tests.nix import flake, real
 from tests.nix.render import system
 
 SAMPLE = Path(__file__).parent / "samples"
@@ -76,7 +76,3 @@ def test_without_a_checkout_it_says_what_is_missing(
     monkeypatch.delenv("NIXPKGS", raising=False)
     assert real.main() == 64
     assert "NIXPKGS is not set" in capsys.readouterr().err
-
-
-def test_every_host_is_compared() -> None:
-    assert nix.EXAMPLES / "single-host.nix" in real.hosts()

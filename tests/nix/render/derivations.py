@@ -7,6 +7,9 @@ from pathlib import Path
 
 STORE = "/nix/store"
 _REFERENCE = re.compile(r"/nix/store/[0-9a-z]{32}-[0-9A-Za-z+._?=-]+")
+_HASHED = re.compile(r"/nix/store/[0-9a-z]{32}-([0-9A-Za-z+._?=-]+)")
+_VERSION = re.compile(r"-[0-9][0-9A-Za-z.]*$")
+_SAME = {"glibc-locales": "glibcLocales"}
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,17 @@ class Derivation:
 def references(text: str) -> list[str]:
     """The store paths that a text names, without what follows below them."""
     return list(dict.fromkeys(_REFERENCE.findall(text)))
+
+
+def plain(text: str) -> str:
+    """A text in which store paths have neither hash nor version."""
+
+    def named(found: re.Match[str]) -> str:
+        # A derivation of another tree may keep its first name.
+        bare = _VERSION.sub("", found[1]).removeprefix("unit-script-")
+        return f"{STORE}/{_SAME.get(bare, bare)}"
+
+    return _HASHED.sub(named, text)
 
 
 def parse(text: str) -> Derivation:
