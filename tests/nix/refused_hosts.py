@@ -223,6 +223,21 @@ FAILED = (
         (f'{_SERVER}.settings.aclfile: must be "/run/cowboy/redis.acl"',),
     ),
     Host(
+        "more_settings_that_undo_options",
+        _server(
+            'settings = { appendOnly = lib.mkForce false; requirepass = "x"; '
+            'no-appendfsync-on-rewrite = lib.mkForce "yes"; replicaof = "192.0.2.1 6379"; '
+            'SlaveOf = "192.0.2.1 6379"; };'
+        ),
+        (
+            f"{_SERVER}.settings.appendOnly: must be true",
+            f'{_SERVER}.settings.no-appendfsync-on-rewrite: must be "no"',
+            f"{_SERVER}.settings.SlaveOf: must not be set: it undoes what is promised",
+            f"{_SERVER}.settings.replicaof: must not be set: it undoes what is promised",
+            f"{_SERVER}.settings.requirepass: must not be set: it undoes what is promised",
+        ),
+    ),
+    Host(
         "settings_that_undo_options",
         _server(
             'settings = { APPENDONLY = "no"; unixsocket = "/x"; appendfsync = lib.mkForce "no"; '
