@@ -55,6 +55,12 @@ in
       "AF_NETLINK"
       "AF_UNIX"
     ];
-    SystemCallFilter = [ "@system-service" ];
+    SystemCallFilter = [
+      "@system-service"
+      "@mount"
+      "@pkey"
+      "@sandbox"
+      "chroot"
+    ];
   };
 }

@@ -10,7 +10,6 @@ let
   cfg = config.services.cowboy;
   derived = import ../../modules/derived.nix { inherit lib cfg; };
   hardening = import ./hardening.nix;
-  format = pkgs.formats.json { };
   inherit (derived) agents names paths;
 
   cowboy = lib.getExe' cfg.package "cowboy";
@@ -34,9 +33,9 @@ let
         cp "$textPath" "$out"
       '';
 
-  settingsFile =
-    agent: options:
-    format.generate "cowboy-${agent}.json" (
+  settingsText =
+    options:
+    builtins.toJSON (
       options.settings
       // {
         config_dir = paths.config;
@@ -46,7 +45,8 @@ let
         redis_url = derived.redisUrl;
       }
       // lib.optionalAttrs hasMetrics { metrics_dir = metricsDirectory; }
-    );
+    )
+    + "\n";
 
   common = {
     wantedBy = [ "multi-user.target" ];
@@ -81,7 +81,7 @@ let
           after = [ derived.units.redis ];
           restartTriggers = [
             (sourcesFile agent)
-            (settingsFile agent options)
+            (settingsText options)
           ];
           environment.COWBOY_CONFIG = "/etc/cowboy/${agent}/settings.json";
           serviceConfig = hardening.daemon // {
@@ -112,7 +112,7 @@ let
           inherit (options) path;
           restartTriggers = [
             (sourcesFile agent)
-            (settingsFile agent options)
+            (settingsText options)
           ];
           environment = {
             COWBOY_CONFIG = "/etc/cowboy/${agent}/settings.json";
@@ -160,7 +160,7 @@ let
 
   etc = agent: options: {
     "cowboy/${agent}/sources.json".source = sourcesFile agent;
-    "cowboy/${agent}/settings.json".source = settingsFile agent options;
+    "cowboy/${agent}/settings.json".text = settingsText options;
   };
 
   # The daemon's directory may be entered by all: its sockets say who is served. The runner's
