@@ -152,6 +152,22 @@ async def test_a_killed_daemon_learns_what_became_of_its_attempt(start_agent: St
     assert agent.submitted[1:] == [envelope("hello", 3)]
 
 
+async def test_an_agent_that_hangs_gets_the_text_once(start_agent: StartAgent) -> None:
+    hosted, agent = start_agent("codex")
+    terminal = hosted.open()
+    target = hosted.address.process.pid
+    os.kill(target, signal.SIGSTOP)
+    first = await terminal.inject(wake("a"))
+    assert (first.outcome, first.reason) == (Outcome.UNKNOWN, "paste_not_seen")
+    second = await terminal.inject(wake("a", 2, 1))
+    assert (second.outcome, second.reason) == (Outcome.NOT_READY, "unread_input")
+    os.kill(target, signal.SIGCONT)
+    hosted.see("end of TAMQ")
+    third = await terminal.inject(wake("a", 3, 1))
+    assert (third.outcome, third.enters) == (Outcome.INJECTED, 1)
+    assert agent.submitted == [envelope("a", 1)]
+
+
 # ---- what the person sees -------------------------------------------------------------------
 
 

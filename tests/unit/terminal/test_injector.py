@@ -7,6 +7,7 @@ window that the documentation names, and that `tamq run` closes.
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -201,6 +202,14 @@ def test_a_text_of_an_earlier_attempt_gets_only_enter_unless_the_agent_works() -
     assert inject(agent) == Injection(Outcome.INJECTED, "drained", True, 1)
     assert (agent.pasted, agent.submitted) == (0, [BEFORE])
     assert inject(Agent([], text=BEFORE, working=True)).reason == "working"
+
+
+def test_what_the_program_has_not_read_yet_is_waited_for() -> None:
+    class Behind(Agent):
+        def frame(self) -> Sight:
+            return dataclasses.replace(super().frame(), unread=1)
+
+    assert inject(Behind([])) == Injection(Outcome.NOT_READY, "unread_input")
 
 
 def test_without_an_earlier_attempt_the_same_text_is_somebody_elses() -> None:

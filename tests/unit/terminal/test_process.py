@@ -5,6 +5,7 @@ import pty
 import subprocess
 import sys
 
+from corral.local.wait import until
 from corral.tamq.terminal import process
 
 
@@ -32,11 +33,19 @@ def test_a_zombie_is_no_process() -> None:
     child.wait()
 
 
+def unread(path: str) -> int:
+    found = process.terminal_at(path)
+    return -1 if found is None else found.unread
+
+
 def test_a_terminal_tells_its_mode() -> None:
     master, slave = pty.openpty()
     try:
         found = process.terminal_at(os.ttyname(slave))
-        assert found == (os.fstat(slave).st_rdev, process.LineMode(True, True))
+        mode = process.LineMode(canonical=True, echo=True)
+        assert found == process.Tty(os.fstat(slave).st_rdev, mode, 0)
+        os.write(master, b"whole\nhalf")
+        until(lambda: unread(os.ttyname(slave)) == len("whole\n"), 30, "the line")
     finally:
         os.close(master)
         os.close(slave)

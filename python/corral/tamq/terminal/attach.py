@@ -49,13 +49,13 @@ async def discover(socket: str, pane: str) -> TmuxAddress:
     return TmuxAddress(socket, server, pane_id, target)
 
 
-def _foreground(pane_pid: int, tty: tuple[int, process.LineMode] | None) -> ProcessId | None:
+def _foreground(pane_pid: int, tty: process.Tty | None) -> ProcessId | None:
     first = process.read(pane_pid)
-    if first is None or tty is None or first.tty != tty[0]:
+    if first is None or tty is None or first.tty != tty.device:
         return None
     leader = first.foreground if first.foreground != os.getpgrp() else _shell_of_ours()
     found = process.read(leader)
-    if found is None or found.tty != tty[0]:
+    if found is None or found.tty != tty.device:
         return None
     return process.identify(leader)
 

@@ -68,11 +68,13 @@ class HostPort(Port):
         with contextlib.suppress(OSError):
             if os.tcgetpgrp(self._child.master) != self._child.pid:  # it leads its session
                 hindrance = Readiness(Ready.OTHER_PROGRAM, "other_program")
+        tty = process.terminal_at(self._child.path)
         return Sight(
             hindrance,
             self._emulator.screen(),
             self._emulator.bracketed,
-            process.line_mode(self._child.master),
+            None if tty is None else tty.mode,
+            self._outlet.pending + (0 if tty is None else tty.unread),
         )
 
     async def paste(self, paste: Paste, *, bracketed: bool) -> None:

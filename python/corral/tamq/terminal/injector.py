@@ -53,12 +53,14 @@ class Sight:
     """A session at one moment. With a `hindrance`, nothing can be written, whatever it shows.
 
     `bracketed`: the program asked for bracketed paste; `None` where that cannot be known.
+    `unread`: bytes that were typed and that the program has not read yet.
     """
 
     hindrance: Readiness | None = None
     screen: Screen | None = None
     bracketed: bool | None = None
     mode: LineMode | None = None
+    unread: int = 0
 
 
 class NotWrittenError(Exception):
@@ -120,6 +122,8 @@ class Injector:
         """The readiness, and which of the message's texts is in the composer already."""
         if sight.hindrance is not None or sight.screen is None:
             return sight.hindrance or Readiness(Ready.UNREACHABLE, "no_screen"), None
+        if sight.unread:  # the screen does not show them yet, be they a person's or ours
+            return Readiness(Ready.BUSY, "unread_input"), None
         view = look(sight.screen, self._profile)
         if wake is not None:
             for number in wake.earlier_attempts:

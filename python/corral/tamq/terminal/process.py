@@ -1,7 +1,9 @@
 """Processes and terminals as /proc shows them. A process is named by pid, start time and boot."""
 
+import fcntl
 import functools
 import os
+import struct
 import termios
 from typing import NamedTuple
 
@@ -72,15 +74,24 @@ def boot_id() -> str:
     return text
 
 
-def terminal_at(path: str) -> tuple[int, LineMode] | None:
-    """The device number (as `Stat.tty` has it) and the mode of a terminal; `None` if it is none."""
+class Tty(NamedTuple):
+    """A terminal: its device as `Stat.tty` has it, and how many bytes wait to be read there."""
+
+    device: int
+    mode: LineMode
+    unread: int
+
+
+def terminal_at(path: str) -> Tty | None:
+    """The terminal at a path; `None` if it is none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        return os.fstat(fd).st_rdev, line_mode(fd)
-    except termios.error:
+        unread = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0]
+        return Tty(os.fstat(fd).st_rdev, line_mode(fd), unread)
+    except (OSError, termios.error):
         return None
     finally:
         os.close(fd)

@@ -27,10 +27,14 @@ class NotStartedError(CorralError):
 
 
 class Spawned(NamedTuple):
-    """`master` is ours, non-blocking, and closed in every program that we start."""
+    """`master` is ours, non-blocking, and closed in every program that we start.
+
+    `path` is the program's side of it.
+    """
 
     pid: int
     master: int
+    path: str
 
 
 class Size(NamedTuple):
@@ -68,6 +72,7 @@ def spawn(command: Sequence[str], size: Size, settings: list[Any] | None) -> Spa
     pid = os.fork()
     if pid == 0:
         _become(command, slave, report)
+    path = os.ttyname(slave)
     os.close(slave)
     os.close(report)
     with os.fdopen(failed, "rb") as pipe:
@@ -79,7 +84,7 @@ def spawn(command: Sequence[str], size: Size, settings: list[Any] | None) -> Spa
         status = 127 if number == errno.ENOENT else 126
         raise NotStartedError(f"{command[0]}: {os.strerror(number)}", status=status)
     os.set_blocking(master, False)
-    return Spawned(pid, master)
+    return Spawned(pid, master, path)
 
 
 def _become(command: Sequence[str], slave: int, report: int) -> NoReturn:

@@ -35,6 +35,11 @@ class Outlet:
         self.closed = False
 
     @property
+    def pending(self) -> int:
+        """How many bytes were not taken yet."""
+        return len(self._pending)
+
+    @property
     def full(self) -> bool:
         return len(self._pending) >= PENDING_MAX_BYTES
 

@@ -112,7 +112,7 @@ class TmuxPort(Port):
         head, _, rows = answer.output.partition("\n")
         pane_state = dict(zip(_FIELDS, head.split("|"), strict=True))
         tty = process.terminal_at(pane_state["pane_tty"])
-        hindrance = self._hindrance(pane_state, target, None if tty is None else tty[0])
+        hindrance = self._hindrance(pane_state, target, None if tty is None else tty.device)
         column, row, columns = (
             int(pane_state[name]) for name in ("cursor_x", "cursor_y", "pane_width")
         )
@@ -120,7 +120,8 @@ class TmuxPort(Port):
             hindrance,
             from_rows(rows.removesuffix("\n").split("\n"), row, column, columns),
             {"1": True, "0": False}.get(pane_state["bracket_paste_flag"]),
-            None if tty is None else tty[1],
+            None if tty is None else tty.mode,
+            0 if tty is None else tty.unread,
         )
 
     def _hindrance(
