@@ -59,8 +59,12 @@ in
       "@system-service"
       "@mount"
       "@pkey"
-      "@sandbox"
       "chroot"
+      # "@sandbox" of systemd 255 and later, by name
+      "landlock_add_rule"
+      "landlock_create_ruleset"
+      "landlock_restrict_self"
+      "seccomp"
     ];
   };
 }
