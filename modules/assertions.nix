@@ -42,6 +42,24 @@ let
     )
   );
 
+  # They are in a file that everybody reads, and these are not for a host to choose.
+  settingsOfOurs = {
+    config_dir = "is made by the modules";
+    daemon_user = "is made by the modules";
+    redis_password = "is a secret, and would be in the Nix store; the daemon has its own";
+    redis_url = "is made by the modules";
+    redis_username = "is made by the modules";
+    runner_dir = "is made by the modules";
+    runtime_dir = "is made by the modules; see ${at "runtimeDir"}";
+    state_dir = "is made by the modules";
+  };
+  foreignSettings = each agents (
+    agent: options:
+    map (name: problem "${at "agents.${agent}.settings.${name}"}: ${settingsOfOurs.${name}}") (
+      lib.attrNames (builtins.intersectAttrs options.settings settingsOfOurs)
+    )
+  );
+
   longUsers = each agents (
     agent: _:
     let
@@ -179,6 +197,7 @@ in
       map problem (derived.corral.checks.problems "services.cowboy." topology)
       ++ missingRunners
       ++ missingCommands
+      ++ foreignSettings
       ++ longUsers
       ++ longSockets
       ++ missingUsers

@@ -155,6 +155,24 @@ FAILED = (
         (f'{_COWBOY}.agents.b.runner.command: is empty; kind "exec" needs one',),
     ),
     Host(
+        "settings_of_the_modules",
+        _with(
+            f"{_COWBOY}.agents.a.settings = {{ "
+            'redis_password = "planted"; runtime_dir = "/run/x"; state_dir = "/srv/x"; };'
+        ),
+        (
+            (
+                f"{_COWBOY}.agents.a.settings.redis_password: is a secret, and would be in the "
+                "Nix store; the daemon has its own"
+            ),
+            (
+                f"{_COWBOY}.agents.a.settings.runtime_dir: is made by the modules; "
+                f"see {_COWBOY}.runtimeDir"
+            ),
+            f"{_COWBOY}.agents.a.settings.state_dir: is made by the modules",
+        ),
+    ),
+    Host(
         "secret_of_nobody",
         _with(f'{_COWBOY}.secrets.files.redis-agent-b = "/run/secrets/b";'),
         (
