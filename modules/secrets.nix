@@ -105,6 +105,7 @@ in
         acl
         table
       ];
+      unitConfig.RequiresMountsFor = [ cfg.secrets.directory ];
       inherit environment;
       script = builtins.readFile ./secrets.sh;
       serviceConfig = hardening // {
