@@ -57,12 +57,13 @@ class Arm:
 
 
 def known_points() -> dict[str, str]:
-    """Every registered crash point with its text, after importing all modules that have any."""
+    """Every registered crash point of cowboy with its text, after importing all its modules."""
     for package in ("corral.core", "corral.cowboy"):
         module = importlib.import_module(package)
         for info in pkgutil.walk_packages(module.__path__, prefix=f"{package}."):
             importlib.import_module(info.name)
-    return crashpoints.registered()
+    found = crashpoints.registered()
+    return {name: doc for name, doc in found.items() if not name.startswith("tamq.")}
 
 
 class Trap:

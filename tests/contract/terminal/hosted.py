@@ -13,9 +13,10 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from corral.core import crashpoints
 from corral.local.wait import until
@@ -30,11 +31,11 @@ from corral.tamq.terminal.spawn import NotStartedError, Size, set_size
 PATIENCE_S = 30.0
 ROOT = Path(__file__).resolve().parents[3]
 USUAL = Size(80, 24)
+LOOKS = {"TERM": "xterm-256color", "PS1": "$ ", "LC_ALL": "C.UTF-8"}
 
 
 def environment() -> dict[str, str]:
-    looks = {"TERM": "xterm-256color", "PS1": "$ ", "LC_ALL": "C.UTF-8"}
-    return {**os.environ, **looks, "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}"}
+    return {**os.environ, **LOOKS, "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}"}
 
 
 class Hosted:
@@ -43,22 +44,34 @@ class Hosted:
     def __init__(
         self, folder: Path, profile: str, command: Sequence[str], size: Size = USUAL
     ) -> None:
-        self.folder = folder
+        argv = [sys.executable, "-P", "-m", "tests.contract.terminal.hosted"]
         self.profile = profile
+        self._begin(folder, [*argv, profile, str(folder), *command], environment(), size)
+
+    @classmethod
+    def of(cls, folder: Path, argv: Sequence[str], environ: Mapping[str, str]) -> Self:
+        """Another program at a person's terminal, as the real command."""
+        made = cls.__new__(cls)
+        made._begin(folder, argv, {**environ, **LOOKS}, USUAL)
+        return made
+
+    def _begin(
+        self, folder: Path, argv: Sequence[str], environ: Mapping[str, str], size: Size
+    ) -> None:
+        self.folder = folder
         self._emulator = Emulator(*size)
         self.output = bytearray()
         self.master, slave = pty.openpty()
         set_size(slave, size)
         self.settings = termios.tcgetattr(slave)
-        argv = [sys.executable, "-P", "-m", "tests.contract.terminal.hosted"]
         with (folder / "stderr").open("wb") as errors:
             self.program = subprocess.Popen(
-                [*argv, profile, str(folder), *command],
+                argv,
                 stdin=slave,
                 stdout=slave,
                 stderr=errors,
                 start_new_session=True,
-                env=environment(),
+                env=environ,
             )
         self.slave = slave  # kept open: the test asks for its settings
         self._stop = os.pipe()
@@ -138,7 +151,7 @@ def main(profile: str, folder: Path, command: Sequence[str]) -> int:
         )
     except NotStartedError as error:
         sys.stderr.write(f"{error}\n")
-        return error.status
+        return error.exit_code
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def run(command: Sequence[str], *, profile: Profile, runtime_dir: Path, register
 
     `register(address)` runs beside it and is cancelled at its end; when it fails, the session goes
     on, and only the queue does not know of it. `runtime_dir` is the user's own, of mode 0700; the
-    socket for the daemon is made in it. `NotStartedError` (its `status` is for a shell),
+    socket for the daemon is made in it. `NotStartedError` (with the exit code of a shell),
     `ConfigError`, `UsageError` before anything was started.
     """
     if not command:

@@ -17,13 +17,17 @@ COLUMNS_DEFAULT: Final = 80
 
 
 class NotStartedError(CorralError):
-    """The program could not be started; `exit_code` is what a shell answers."""
+    """The program could not be started; the exit codes are what a shell answers."""
 
     code = "not_started"
+    exit_code = 126
 
-    def __init__(self, message: str, *, status: int) -> None:
-        super().__init__(message)
-        self.status = status
+
+class NotFoundError(NotStartedError):
+    """There is no such program."""
+
+    code = "command_not_found"
+    exit_code = 127
 
 
 class Spawned(NamedTuple):
@@ -81,8 +85,8 @@ def spawn(command: Sequence[str], size: Size, settings: list[Any] | None) -> Spa
         os.waitpid(pid, 0)
         os.close(master)
         number = int(problem)
-        status = 127 if number == errno.ENOENT else 126
-        raise NotStartedError(f"{command[0]}: {os.strerror(number)}", status=status)
+        kind = NotFoundError if number == errno.ENOENT else NotStartedError
+        raise kind(f"{command[0]}: {os.strerror(number)}")
     os.set_blocking(master, False)
     return Spawned(pid, master, path)
 
