@@ -1,8 +1,9 @@
 """`cowboy turns cancel` and what the control socket finds: a real daemon, runner and server."""
 
+from corral.cowboy import points
 from corral.cowboy.inquiry import FOUND_MAX
 from corral.local.agent import prompt_for
-from corral.local.deployment import RUNNER
+from corral.local.deployment import DAEMON, RUNNER
 from tests.contract.kit import AGENT, Backend, House, only_answer
 from tests.contract.test_operator import HOLD, held_turn
 
@@ -109,3 +110,24 @@ async def test_f17_status_shows_lag_and_pending_beside_the_daemons_word(
         (agent,) = shown.json()["agents"]
         assert (shown.status, agent["redis"]) == (0, None)
         assert agent["redis_error"]["code"] == "redis_denied"
+
+
+async def test_a_daemon_killed_while_it_cancels_leaves_one_end_and_one_notice(
+    one_backend: Backend,
+) -> None:
+    """The command got no answer, so nothing was promised; the turn still ends once, and is told."""
+    arms = {DAEMON: {0: (f"{points.CANCEL}:1",)}}
+    async with House(one_backend, only=("a2a",), arms=arms) as house:
+        await house.start()
+        entry = await house.send("a2a", prompt_for(b"", action="hang"), channel="c")
+        turn = f"{AGENT}.a2a.1.{entry}"
+        await house.until(lambda: len(house.starts()) == 1, "the agent to start")
+        shown = await house.cowboy("turns", "cancel", AGENT, turn)
+        assert (shown.status, "gave no answer" in shown.err) == (69, True), shown.err
+        assert points.CANCEL in house.kills()
+        found = await house.until_answered("a2a", [entry])
+        assert only_answer(found, entry).outcome in {"cancelled", "interrupted"}
+        await house.until_quiet("a2a")
+        assert house.starts() == [turn]
+        again = await house.cowboy("turns", "cancel", AGENT, turn)
+        assert (again.status, "too late" in again.err) == (64, True), again.err
