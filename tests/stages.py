@@ -48,7 +48,7 @@ STAGES = (
     Stage("contract", bound_s=1200),
     Stage("contract", bound_s=1200, floor=True),
     Stage("crash", bound_s=1800),
-    Stage("vm", bound_s=1200),
+    Stage("vm", bound_s=1500),
 )
 
 

@@ -11,7 +11,7 @@ CLIENT = "corral-vm client --count 3 --seconds 0.3 --plain --patience 120"
 
 
 def pids() -> list[str]:
-    return [machine.get_unit_property(f"{unit}.service", "MainPID") for unit in MEMBERS]
+    return machine.succeed(f"systemctl show -P MainPID {' '.join(MEMBERS)}").split()
 
 
 def wait_for_members() -> None:
@@ -20,10 +20,11 @@ def wait_for_members() -> None:
 
 
 def assert_members_are_inside() -> None:
-    inside = machine.succeed(f"stat -L -c 'net:[%i]' /run/netns/{NS}")
-    for pid in pids():
-        assert machine.succeed(f"readlink /proc/{pid}/ns/net") == inside
-    assert machine.succeed("readlink /proc/1/ns/net") != inside
+    links = " ".join(f"/proc/{pid}/ns/net" for pid in (*pids(), "1"))
+    *members, outside = machine.succeed(f"stat -L -c %i {links}").split()
+    inside = machine.succeed(f"stat -L -c %i /run/netns/{NS}").strip()
+    assert set(members) == {inside}
+    assert outside != inside
 
 
 with subtest("f62: what is mounted for the namespace is seen by all, its loopback is up"):

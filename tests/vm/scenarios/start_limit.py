@@ -6,43 +6,49 @@ if TYPE_CHECKING:
     from tests.vm.names import machine, subtest
 
 UNITS = ("redis-cowboy", "cowboy-scout", "cowboy-runner-scout")
-# One more than the starts that systemd allows in 10 s unless a unit says otherwise.
+# One more than the starts that systemd allows unless a unit says otherwise.
 KILLS = 6
-# Kills a unit as soon as it runs again; a unit that was given up ends the loop.
+# Kills each unit as soon as it runs again; a unit that was given up ends the loop.
 AGAIN = """
-old=0
-for kill in $(seq {kills}); do
-    until new=$(systemctl show -P MainPID {unit}); test $new != 0 -a $new != $old; do
-        test $(systemctl show -P ActiveState {unit}) != failed || exit 1
+again() {
+    old=0
+    for kill in $(seq %d); do
+        until new=$(systemctl show -P MainPID $1); test $new != 0 -a $new != $old; do
+            test $(systemctl show -P ActiveState $1) != failed || return 1
+        done
+        kill -KILL $new
+        old=$new
     done
-    kill -KILL $new
-    old=$new
-done
+}
+status=0
+for unit in %s; do again $unit & done
+for unit in %s; do wait -n || status=$?; done
+exit $status
 """
 
 
-def kill_in_a_row(unit: str) -> int:
-    return machine.execute(AGAIN.format(kills=KILLS, unit=unit), timeout=200)[0]
+def kill_in_a_row(*units: str) -> int:
+    names = " ".join(units)
+    return machine.execute(AGAIN % (KILLS, names, names), timeout=400)[0]
 
 
 with subtest("everything is up"):
     for unit in UNITS:
         machine.wait_for_unit(f"{unit}.service")
 
-with subtest("control: a unit with systemd's own limit is given up"):
-    properties = "-p Restart=always -p RestartSec=100ms"
-    machine.succeed(f"systemd-run --unit=limited {properties} sleep 1000")
+with subtest("control: a unit with a limit of five starts is given up"):
+    limit = "-p StartLimitIntervalSec=600 -p StartLimitBurst=5"
+    machine.succeed(f"systemd-run --unit=limited -p Restart=always {limit} sleep 1000")
     kill_in_a_row("limited")
-    machine.wait_until_succeeds(
-        "test $(systemctl show -P ActiveState limited) = failed", timeout=60
-    )
+    machine.wait_until_succeeds("test $(systemctl show -P ActiveState limited) = failed")
     assert machine.get_unit_property("limited.service", "Result") == "start-limit-hit"
 
-for unit in UNITS:
-    with subtest(f"{unit} is killed {KILLS} times in a row and comes back"):
-        assert kill_in_a_row(unit) == 0
-        machine.wait_for_unit(f"{unit}.service", timeout=120)
+with subtest(f"killed {KILLS} times in a row, and back"):
+    assert kill_in_a_row(*UNITS) == 0
+    for unit in UNITS:
+        machine.wait_for_unit(f"{unit}.service", timeout=300)
         assert int(machine.get_unit_property(f"{unit}.service", "NRestarts")) >= KILLS
+        # Emulation is too slow to reach a limit of starts in ten seconds: so it is asked for, too.
         assert machine.get_unit_property(f"{unit}.service", "StartLimitIntervalUSec") == "0"
 
 with subtest("messages pass"):
