@@ -6,63 +6,65 @@ if TYPE_CHECKING:
     from tests.vm.names import machine, subtest
 
 SECRETS = "/var/lib/cowboy/secrets"
-WORDS = "/run/planted"
+WORDS, CONTROL = "/run/words-real", "/run/words-control"
 PLACES = "/etc /nix /opt /run /tmp /usr/local /var"
 CONTENT = "sesame-5d1f"  # in every message that the client sends
+UNITS = ("redis-cowboy", "cowboy-scout", "cowboy-runner-scout")
 # Files that hold a secret on purpose, for root or the one user alone.
-ALLOWED = (f"{SECRETS}/", "/run/cowboy/operator-redis.env", "/run/credentials/", WORDS)
+ALLOWED = (f"{SECRETS}/", "/run/cowboy/operator-redis.env", "/run/credentials/", WORDS, CONTROL)
+JOURNAL = "journalctl -b --no-pager -o export"
 
 
-def holders(what: str) -> list[str]:
-    """The processes that have a secret in a file of /proc, as `PID name`."""
+def holders(what: str, words: str) -> list[str]:
+    """The processes that have one of the words in a file of /proc, as `PID name`."""
     return machine.succeed(
-        f"for p in /proc/[0-9]*; do if tr '\\0' '\\n' <$p/{what} 2>/dev/null | grep -qF -f {WORDS};"
+        f"for p in /proc/[0-9]*; do if tr '\\0' '\\n' <$p/{what} 2>/dev/null | grep -qF -f {words};"
         " then echo ${p#/proc/} $(cat $p/comm); fi; done"
     ).splitlines()
 
 
-def files() -> list[str]:
-    found = machine.succeed(f"grep -rIlF -D skip -f {WORDS} {PLACES} 2>/dev/null || true")
+def files(words: str) -> list[str]:
+    found = machine.succeed(f"grep -rlF -D skip -f {words} {PLACES} 2>/dev/null || true")
     return [path for path in found.splitlines() if not path.startswith(ALLOWED)]
 
 
-with subtest("everything is up, and messages with a planted word are answered"):
-    for unit in ("redis-cowboy", "cowboy-scout", "cowboy-runner-scout"):
+def in_journal(words: str) -> int:
+    return int(machine.succeed(f"{JOURNAL} | grep -acF -f {words} || true"))
+
+
+def wait_for_units() -> None:
+    for unit in UNITS:
         machine.wait_for_unit(f"{unit}.service")
-    machine.succeed("corral-vm client --seed 1 --count 8 --seconds 1 --plain")
-    machine.succeed(f"umask 077; cat {SECRETS}/* >{WORDS}")
+
 
 with subtest("control: what is planted is found"):
-    secret = "$(cat /var/lib/cowboy/secrets/redis-metrics)"
-    machine.succeed(f"systemd-run --unit=argument sh -c ': {secret}; sleep 600'")
-    machine.succeed(f"systemd-run --unit=variable --setenv=X={secret} sleep 600")
-    machine.succeed(f"logger {secret}; echo {secret} >/var/planted")
-    assert any(line.endswith(" sh") for line in holders("cmdline"))
-    assert any(line.endswith(" sleep") for line in holders("environ"))
-    assert files() == ["/var/planted"]
-    assert machine.succeed(f"journalctl -b --no-pager | grep -cF -f {WORDS}").strip() != "0"
-    machine.succeed("systemctl stop argument variable; rm /var/planted")
-    machine.succeed(
-        "journalctl --rotate; journalctl --vacuum-time=1s; rm -f /run/systemd/transient/*"
-    )
+    machine.succeed(f"umask 077; cat {SECRETS}/* >{WORDS}; echo planted-b71d09c4 >{CONTROL}")
+    machine.succeed(f'systemd-run --unit=argument sh -c ": $(cat {CONTROL}); sleep 600"')
+    machine.succeed(f"systemd-run --unit=variable --setenv=X=$(cat {CONTROL}) sleep 600")
+    machine.succeed(f"logger $(cat {CONTROL}); cp {CONTROL} /var/planted")
+    assert any(line.endswith(" sh") for line in holders("cmdline", CONTROL))
+    assert any(line.endswith(" sleep") for line in holders("environ", CONTROL))
+    assert "/var/planted" in files(CONTROL)
+    assert in_journal(CONTROL) > 0
+    assert machine.succeed(f"grep -c . {WORDS}").strip() == "8"
+
+with subtest("services are killed, started again, and carry messages"):
+    wait_for_units()
+    machine.succeed("corral-vm kill cowboy-scout cowboy-runner-scout")
+    machine.succeed("systemctl restart redis-cowboy")
+    wait_for_units()
+    machine.succeed("corral-vm client --seed 1 --count 10 --seconds 1")
 
 with subtest("no argument, no environment holds a secret"):
-    assert holders("cmdline") == []
-    assert holders("environ") == []
+    assert holders("cmdline", WORDS) == []
+    assert holders("environ", WORDS) == []
 
 with subtest("nor does a file that is not there for it"):
-    assert files() == []
+    assert files(WORDS) == []
 
 with subtest("nor does the journal, which holds no content of a message either"):
-    machine.succeed("systemctl restart redis-cowboy cowboy-secrets")
-    for unit in ("redis-cowboy", "cowboy-scout", "cowboy-runner-scout"):
-        machine.wait_for_unit(f"{unit}.service")
-    machine.succeed("corral-vm client --seed 2 --count 8 --seconds 1")
-    machine.succeed("corral-vm kill cowboy-scout; corral-vm kill cowboy-runner-scout")
-    machine.succeed("corral-vm client --seed 3 --count 3 --seconds 1 --plain")
-    log = "journalctl -b --no-pager -o export"
-    machine.succeed(f"{log} | grep -c cowboy")
-    assert machine.succeed(f"{log} | grep -cF -f {WORDS} || true") == "0\n"
-    assert machine.succeed(f"{log} | grep -cF {CONTENT} || true") == "0\n"
+    assert int(machine.succeed(f"{JOURNAL} | grep -ac '_SYSTEMD_UNIT=cowboy-scout.service'")) > 0
+    assert in_journal(WORDS) == 0
+    assert machine.succeed(f"{JOURNAL} | grep -acF {CONTENT} || true") == "0\n"
 
 machine.shutdown()

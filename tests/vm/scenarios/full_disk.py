@@ -19,15 +19,16 @@ with subtest("everything is up; the client keeps its record elsewhere"):
     for unit in UNITS:
         machine.wait_for_unit(f"{unit}.service")
     machine.succeed(f"mkdir -p {RECORD}; mount -t tmpfs -o size=64m none {RECORD}")
-    machine.succeed("corral-vm client --seed 1 --count 5 --seconds 0.5 --plain")
+    machine.succeed("corral-vm client --seed 1 --sources echo --count 5 --seconds 0.5 --plain")
 
 with subtest("full: Redis refuses or ends, and says so"):
     machine.succeed("sync; dd if=/dev/zero of=/var/ballast bs=1M status=none 2>/dev/null || true")
     machine.succeed("dd if=/dev/zero of=/var/crumbs bs=4k status=none 2>/dev/null || true")
     assert machine.succeed("df --output=avail / | tail -n 1").strip() == "0"
+    machine.succeed(f"rm {RECORD}/answered")
     before = sent()
-    work = f"corral-vm client --seed 2 --count {MESSAGES} --seconds 4 --patience 400"
-    machine.succeed(f"systemd-run --unit=client {work}")
+    work = f"corral-vm client --seed 2 --sources echo --plain --count {MESSAGES} --seconds 4"
+    machine.succeed(f"systemd-run --unit=client {work} --patience 400")
     full = "MISCONF|No space left on device|disk is full"
     machine.wait_until_succeeds(f"journalctl -b --no-pager -u redis-cowboy | grep -E '{full}'")
     assert sent() < before + MESSAGES
