@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from tests.vm.image import ROOT
 from tests.vm.machine import Machine
 from tests.vm.sample import sample_host
 from tests.vm.scenario import Run, Scenario, prove_units
+from tests.vm.settled import Settled
 from tests.vm.shell import MachineError
 
 pytestmark = pytest.mark.timeout(600)
+CLOCK_TOLERANCE_S = 60
 
 
 def test_a_command_gives_its_status_and_output(sample: Machine) -> None:
@@ -136,6 +139,25 @@ def test_a_machine_powers_off(sample: Machine) -> None:
     assert not sample.booted
     sample.start()
     sample.wait_for_console_text("systemd")
+
+
+def test_a_frozen_machine_goes_on_where_it_was(sample_run: Run, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    first = Machine("machine", sample_run.hardware, tmp_path / "one")
+    try:
+        first.succeed("echo memory >/run/here; echo disk >/var/here")
+        first.freeze(kept)
+    finally:
+        first.release()
+    for name in ("two", "three"):
+        again = Machine("machine", sample_run.hardware, tmp_path / name, frozen=Settled(kept))
+        try:
+            assert again.succeed("cat /run/here /var/here") == "memory\ndisk\n"
+            assert abs(int(again.succeed("date +%s")) - time.time()) < CLOCK_TOLERANCE_S
+            again.succeed("echo changed >/var/here; sync")  # which the next one must not see
+        finally:
+            again.release()
 
 
 FAILING = """

@@ -99,7 +99,7 @@ with subtest("sockets of one are closed to the other"):
     for user in ("smith", "cowboy-smith"):
         command = as_user(user, "nc -zv -U /run/cowboy-runner/scout/runner.sock")
         refused(command, "Permission denied")
-        refused(as_user(user, "cowboy turns list scout"), "may not command this daemon")
+        refused(as_user(user, "cowboy turns list scout"), "no permission to use")
 
 with subtest("processes of one are closed to the other"):
     pid = machine.get_unit_property("cowboy-scout.service", "MainPID")
