@@ -6,9 +6,8 @@ import subprocess
 from pathlib import Path
 
 from tests.lint import repository
-from tests.nix.nix import MISSING, ROOT, NixError, NixMissingError
+from tests.nix.nix import MISSING, ROOT, SHIM, NixError, NixMissingError
 
-SHIM = ROOT / "tests" / "nix" / "shim"
 PARTS = ("flake.nix", "flake.lock", "modules", "services", "examples", "python", "tests")
 TIMEOUT_S = 300
 

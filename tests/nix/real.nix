@@ -134,5 +134,12 @@ in
       real = removeAttrs reals.${name} [ "path" ];
     }
   ) (attrNames ours);
-  compared = builtins.length (attrNames ours);
+
+  # What the stand-in has, to be kept once it was compared.
+  has = {
+    names = builtins.mapAttrs (_: attrNames) (own.genAttrs parts (part: own.${part})) // {
+      lib = attrNames own;
+    };
+    options = builtins.mapAttrs (_: entry: removeAttrs entry [ "path" ]) ours;
+  };
 }

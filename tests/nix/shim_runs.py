@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.nix import nix
 
-SHIM_LIB = nix.ROOT / "tests" / "nix" / "shim" / "lib"
+SHIM_LIB = nix.SHIM / "lib"
 CASES = Path(__file__).with_name("cases")
 TIMEOUT_S = 120
 

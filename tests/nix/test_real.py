@@ -3,12 +3,13 @@
 With `NIXPKGS` the same runs against a real one, by hand: `docs/verification.md`.
 """
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.nix import flake, real
+from tests.nix import nix, real
 from tests.nix.render import system
 
 SAMPLE = Path(__file__).parent / "samples"
@@ -16,7 +17,7 @@ SAMPLE = Path(__file__).parent / "samples"
 
 @pytest.fixture
 def altered(tmp_path: Path) -> Path:
-    folder = Path(shutil.copytree(flake.SHIM, tmp_path / "altered"))
+    folder = Path(shutil.copytree(nix.SHIM, tmp_path / "altered"))
     for file, old, new in (
         ("lib/lists.nix", "  crossLists =", "  crossedLists ="),
         ("lib/types.nix", '"signed integer"', '"whole number"'),
@@ -35,7 +36,13 @@ def altered(tmp_path: Path) -> Path:
 
 
 def test_the_stand_in_is_like_itself() -> None:
-    assert list(real.options(flake.SHIM)) == []
+    assert list(real.options(nix.SHIM)) == []
+
+
+def test_nothing_was_added_that_was_not_compared() -> None:
+    """To add something: run the comparison, which writes the file anew when nothing differs."""
+    kept = json.loads(real.COMPARED.read_text(encoding="utf-8"))
+    assert json.loads(real.record()) == kept
 
 
 def test_names_and_options_that_differ_are_found(altered: Path) -> None:
@@ -60,7 +67,7 @@ def test_a_unit_that_differs_is_found(
     tmp_path: Path, altered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (altered / "nixos" / "tmpfiles.nix").write_text(
-        (flake.SHIM / "nixos" / "tmpfiles.nix").read_text(encoding="utf-8"), encoding="utf-8"
+        (nix.SHIM / "nixos" / "tmpfiles.nix").read_text(encoding="utf-8"), encoding="utf-8"
     )
     host = tmp_path / "host.nix"
     host.write_text(f"{{ imports = [ {SAMPLE / 'module.nix'} ]; services.sample.enable = true; }}")

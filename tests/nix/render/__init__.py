@@ -8,7 +8,20 @@ derivations, and the few commands that make files are run here, with this checko
 The result is the JSON that `python -m tests.nix.render HOST.nix` prints.
 """
 
+from tests.nix.render.outputs import BuildError
+from tests.nix.render.places import UnknownPackageError
 from tests.nix.render.rendered import EtcFile, File, Group, Rendered, User
 from tests.nix.render.system import HostError, evaluate, host
 
-__all__ = ["EtcFile", "File", "Group", "HostError", "Rendered", "User", "evaluate", "host"]
+__all__ = [
+    "BuildError",
+    "EtcFile",
+    "File",
+    "Group",
+    "HostError",
+    "Rendered",
+    "UnknownPackageError",
+    "User",
+    "evaluate",
+    "host",
+]

@@ -14,7 +14,7 @@ def main() -> int:
     given = parser.parse_args()
     try:
         text = render.host(given.host.resolve()).as_text()
-    except (nix.NixError, render.HostError) as error:
+    except (nix.NixError, render.HostError, render.BuildError, render.UnknownPackageError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     if given.out:

@@ -13,7 +13,6 @@ from tests.nix.render import derivations
 from tests.nix.render.outputs import Outputs
 from tests.nix.render.rendered import EtcFile, Group, Rendered, User
 
-SHIM = nix.ROOT / "tests" / "nix" / "shim"
 MODULES = (nix.ROOT / "modules",)
 OVERLAY = nix.ROOT / "services" / "overlay.nix"
 HOST = Path(__file__).with_name("host.nix")
@@ -36,7 +35,7 @@ def host(
     path: Path,
     *,
     modules: Sequence[Path] | None = None,
-    nixpkgs: Path = SHIM,
+    nixpkgs: Path = nix.SHIM,
     like: Rendered | None = None,
 ) -> Rendered:
     """Render the host at `path`; with `like`, only what that has, too (a whole NixOS has more).
@@ -69,7 +68,7 @@ def _reduce(evaluated: dict[str, Any], like: Rendered) -> None:
 
 
 def evaluate(
-    path: Path, root: Path, *, modules: Sequence[Path] | None = None, nixpkgs: Path = SHIM
+    path: Path, root: Path, *, modules: Sequence[Path] | None = None, nixpkgs: Path = nix.SHIM
 ) -> dict[str, Any]:
     """What `host.nix` says of a host; its derivations are in the store below `root`."""
     listed = " ".join(str(each) for each in [*(MODULES if modules is None else modules), path])
