@@ -131,3 +131,20 @@ async def test_a_daemon_killed_while_it_cancels_leaves_one_end_and_one_notice(
         assert house.starts() == [turn]
         again = await house.cowboy("turns", "cancel", AGENT, turn)
         assert (again.status, "too late" in again.err) == (64, True), again.err
+
+
+async def test_a_source_or_state_that_does_not_exist_is_no_empty_list(
+    one_backend: Backend,
+) -> None:
+    async with House(one_backend) as house:
+        await house.start(RUNNER)
+        async with house.inside():
+            for request, message in (
+                ({"state": "bogus"}, "no state 'bogus'"),
+                ({"state": "done"}, "no state 'done'"),
+                ({"source": "zz"}, "no source 'zz'"),
+            ):
+                answer = await house.ask("turns", **request)
+                assert (answer["ok"], answer["error"]["message"]) == (False, message)
+            answer = await house.ask("turns", state="held", source="a2a")
+            assert (answer["ok"], answer["turns"]) == (True, [])

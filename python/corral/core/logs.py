@@ -4,6 +4,8 @@ An event is a short constant text; what it is about follows as keys (`turn_id`, 
 carry ids, never content: keys that could hold any are withheld here, as the last line of defence.
 """
 
+import contextlib
+import io
 import logging
 import os
 import sys
@@ -51,7 +53,7 @@ def configure(service: str, *, json: bool | None = None, level: str = "info") ->
     """
     if level not in LEVELS:
         raise ValueError(f"level must be one of {', '.join(LEVELS)}, not {level!r}")
-    as_json = ("JOURNAL_STREAM" in os.environ or not sys.stderr.isatty()) if json is None else json
+    as_json = ("JOURNAL_STREAM" in os.environ or not _on_terminal()) if json is None else json
     shared = _shared_processors(service)
     final = _json_renderers() if as_json else _terminal_renderers()
     _configure_structlog([*shared, *final], level)
@@ -102,6 +104,27 @@ def _shared_processors(service: str) -> list[Processor]:
     ]
 
 
+class _Stream(io.StringIO):
+    """Standard error as it is at each line. What cannot be written is dropped: a full disk under
+    the log, or a closed standard error, must not end the service that tells of it.
+    """
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        return len(text)
+
+
+_STREAM: Final = _Stream()
+
+
+def _on_terminal() -> bool:
+    with contextlib.suppress(ValueError, AttributeError):
+        return sys.stderr.isatty()
+    return False
+
+
 def _json_renderers() -> list[Processor]:
     return [
         structlog.processors.format_exc_info,
@@ -113,7 +136,7 @@ def _terminal_renderers() -> list[Processor]:
     # The default traceback formatter prints local variables, and with them content.
     return [
         structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(),
+            colors=_on_terminal(),
             timestamp_key="time",
             exception_formatter=structlog.dev.plain_traceback,
         )
@@ -124,14 +147,14 @@ def _configure_structlog(processors: list[Processor], level: str) -> None:
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        logger_factory=lambda *_: structlog.WriteLogger(_STREAM),
         cache_logger_on_first_use=False,
     )
 
 
 def _configure_libraries(shared: list[Processor], final: list[Processor]) -> None:
     """What libraries log goes the same way. From warning on: below, some log their arguments."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(_STREAM)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],

@@ -139,14 +139,17 @@ def send(
 ) -> None:
     """Add one message to the inbox of SOURCE of AGENT.
 
-    Prints the entry's id and the message's id. Sent again with the same --message-id and the same
-    text, it is not taken twice. Use "--content -" for what must not show in the process list.
+    Prints the entry's id and the message's id. The same command again, with the same --message-id,
+    is not taken twice: text, sender, channel and thread are what makes it the same.
+    Use "--content -" for what must not show in the process list.
 
     \b
     Examples:
       cowboy send scout a2a --content "what changed today?" --channel ops
       cowboy send scout a2a --content - < question.txt
     """
+    if message_id == "":
+        raise UsageError("--message-id is empty", hint="leave it out, or give an id")
     from corral.core.ids import new_uuid
     from corral.cowboy import redisops
     from corral.cowboy.access import operator_endpoint

@@ -9,7 +9,7 @@ from corral import __version__
 from corral.core import logs
 from corral.core.errors import CorralError, UsageError
 from corral.core.sqlite import migrations
-from corral.cowboy.domain import State, parse_turn_id, unpack_id
+from corral.cowboy.domain import TERMINAL, State, parse_turn_id, unpack_id
 from corral.cowboy.engine import Engine
 from corral.cowboy.gauges import Gauges
 from corral.cowboy.session import Session
@@ -28,6 +28,9 @@ SCHEMA = len(migrations("corral.cowboy"))
 Request = Mapping[str, Any]
 
 _log = logs.get("cowboy.operations")
+
+
+OPEN_STATES = tuple(state for state in State if state not in TERMINAL)
 
 
 class Operations:
@@ -170,7 +173,13 @@ class Operations:
         return engine, turn_id
 
     async def turns(self, request: Request) -> dict[str, object]:
-        """Open turns, oldest first; `source` and `state` narrow the list."""
+        """Open turns, oldest first; `source` and `state` narrow the list, and must be known."""
+        for name, known in (("source", self._daemon.engines), ("state", OPEN_STATES)):
+            value = request.get(name)
+            if value is not None and value not in known:
+                raise UsageError(
+                    f"no {name} {value!r}", hint="there are: " + ", ".join(str(k) for k in known)
+                )
         found: list[Turn] = []
         for name, engine in self._daemon.engines.items():
             if request.get("source") in (None, name):

@@ -92,7 +92,10 @@ class ScriptGone(RedisFault):
 def fault_of(text: str) -> RedisFault:
     """The fault that an error text of Redis stands for (its code is the first word)."""
     if text.startswith("OOM"):
-        return Full("Redis has reached maxmemory", hint="raise maxmemory or trim streams")
+        return Full(
+            "Redis has reached maxmemory",
+            hint="raise maxmemory, or let the outboxes' readers catch up and trim",
+        )
     if text.startswith(_LATER):
         return NotNow(f"Redis cannot serve now: {text[:120]}")
     if text.startswith(("NOAUTH", "WRONGPASS")):

@@ -101,24 +101,36 @@ async def play(settings: Settings, deployment: Deployment, progress: Progress) -
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(watch(progress))
         readers = [deployment.reader(source, trim=True) for source in deployment.sources]
-        for reader in readers:
-            group.create_task(reader.run())
-        progress.enter(f"sending {len(early)} messages while nothing runs")
-        await send_all(deployment.sender, early, time.monotonic())
-        progress.enter("starting daemon and runner")
-        await deployment.start()
-        progress.enter(f"sending {len(later)} messages while processes are killed")
-        start_s = time.monotonic()
-        async with asyncio.TaskGroup() as work:
-            work.create_task(send_all(deployment.sender, later, start_s))
-            for fault in kills:
-                work.create_task(inflict(deployment.supervisor, fault, start_s))
-        progress.enter("no more kills: waiting for the last answers")
-        quiet = await deployment.until_quiet(QUIET_TIMEOUT_S)
-        watching.cancel()
-        for reader in readers:
-            reader.stop()
+        try:
+            for reader in readers:
+                group.create_task(reader.run())
+            quiet = await _send_and_kill(deployment, progress, early, later, kills)
+        finally:
+            watching.cancel()
+            for reader in readers:
+                reader.stop()
     return quiet
+
+
+async def _send_and_kill(
+    deployment: Deployment,
+    progress: Progress,
+    early: Sequence[Planned],
+    later: Sequence[Planned],
+    kills: Sequence[Fault],
+) -> bool:
+    progress.enter(f"sending {len(early)} messages while nothing runs")
+    await send_all(deployment.sender, early, time.monotonic())
+    progress.enter("starting daemon and runner")
+    await deployment.start()
+    progress.enter(f"sending {len(later)} messages while processes are killed")
+    start_s = time.monotonic()
+    async with asyncio.TaskGroup() as work:
+        work.create_task(send_all(deployment.sender, later, start_s))
+        for fault in kills:
+            work.create_task(inflict(deployment.supervisor, fault, start_s))
+    progress.enter("no more kills: waiting for the last answers")
+    return await deployment.until_quiet(QUIET_TIMEOUT_S)
 
 
 async def watch(progress: Progress) -> None:

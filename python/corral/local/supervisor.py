@@ -6,6 +6,7 @@ whether work was in flight when it fell.
 """
 
 import asyncio
+import errno
 import os
 import signal
 import time
@@ -22,6 +23,10 @@ from corral.local.tether import tethered
 RESTART_FIRST_S = 0.02
 RESTART_MAX_S = 0.5
 QUICK_DEATH_S = 1.0
+# What passes: a full disk, or no more descriptors, processes or memory just now.
+PASSING_ERRORS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
+)
 STOP_TIMEOUT_S = 15.0
 LAST_WORDS_S = 1.0
 
@@ -53,9 +58,9 @@ def wall_ms() -> int:
 class Event:
     """One thing that happened to a process.
 
-    `what` is started, killed (by us), ended (by itself), paused, resumed or overdue (it did not
-    end when asked). `code` is the exit status, negative for a signal. `in_flight` counts the
-    acknowledged messages that still waited for their answer.
+    `what` is started, not started (`cause` says why), killed (by us), ended (by itself), paused,
+    resumed or overdue (it did not end when asked). `code` is the exit status, negative for a
+    signal. `in_flight` counts the acknowledged messages that still waited for their answer.
     """
 
     at_ms: int
@@ -141,11 +146,25 @@ class Supervisor:
 
         await wait.until_async(check, timeout_s, f"{name} to be ready")
 
+    async def failure(self) -> None:
+        """Waits until a service can be kept no longer, and raises why."""
+        keepers = [service.keeper for service in self.services.values() if service.keeper]
+        done, _ = await asyncio.wait(keepers, return_when=asyncio.FIRST_EXCEPTION)
+        for keeper in done:
+            await keeper
+
     async def _keep(self, service: Service) -> None:
         pause_s = RESTART_FIRST_S
         while service.wanted:
             born = time.monotonic()
-            process = await self._spawn(service)
+            try:
+                process = await self._spawn(service)
+            except OSError as error:
+                if error.errno not in PASSING_ERRORS:
+                    raise
+                self.record(service.name, "not started", cause=error.strerror or "")
+                await wait.at(time.monotonic() + RESTART_MAX_S)
+                continue
             self._kill_unwanted(service)
             code = await process.wait()
             self._close_pidfd(service)
@@ -169,12 +188,21 @@ class Supervisor:
         service.process = process
         with suppress(ProcessLookupError):
             service.pidfd = os.pidfd_open(process.pid)
-        pid_file = self.pids / service.name
-        scratch = pid_file.with_suffix(".new")
-        scratch.write_text(str(process.pid), encoding="ascii")
-        scratch.replace(pid_file)
+        self._note_pid(service.name, process.pid)
         self.record(service.name, "started", pid=process.pid)
         return process
+
+    def _note_pid(self, name: str, pid: int) -> None:
+        """Into `pids/<name>`; on a full disk there is no such file, rather than an old one."""
+        pid_file = self.pids / name
+        scratch = pid_file.with_suffix(".new")
+        try:
+            scratch.write_text(str(pid), encoding="ascii")
+            scratch.replace(pid_file)
+        except OSError:
+            for path in (scratch, pid_file):
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
 
     async def _execute(self, argv: Sequence[str], service: Service) -> Child:
         with self.log_file(service.name).open("ab") as log:

@@ -11,6 +11,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,10 +22,12 @@ from corral.local import wait
 from corral.local.deployment import DAEMON, REDIS, RUNNER, Deployment, Options
 from corral.local.evidence import Seen
 from corral.local.servers import write_private
+from corral.local.supervisor import Supervisor
 
 PROCESSES = (REDIS, RUNNER, DAEMON)
 DEFAULT_DIR = Path(".corral") / "up"
 OPERATOR = "operator"
+LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,18 @@ def write_environment(deployment: Deployment) -> Path:
     return path
 
 
+async def tell(supervisor: Supervisor) -> None:
+    """Says on standard error what happens to the processes from now on."""
+    told = len(supervisor.timeline)
+    while True:
+        for event in supervisor.timeline[told:]:
+            detail = f" ({event.cause})" if event.cause else ""
+            detail = f" (status {event.code})" if event.code is not None else detail
+            print(f"up: {event.process} {event.what}{detail}", file=sys.stderr, flush=True)
+        told = len(supervisor.timeline)
+        await wait.at(time.monotonic() + LOOK_S)
+
+
 def show(seen: Seen) -> None:
     """One answer on the terminal, with what leads to its turn."""
     print(f"{seen.source}: {seen.outcome} ({seen.turn_id}): {seen.content!r}", flush=True)
@@ -113,7 +128,11 @@ async def up(settings: Settings) -> None:
         _say_how(settings, deployment, environment)
         readers = [deployment.reader(source, on_seen=show) for source in deployment.sources]
         try:
-            await asyncio.gather(*(reader.run() for reader in readers))
+            await asyncio.gather(
+                *(reader.run() for reader in readers),
+                tell(deployment.supervisor),
+                deployment.supervisor.failure(),
+            )
         finally:
             for reader in readers:
                 reader.stop()

@@ -1,6 +1,9 @@
 import io
 import json
 import logging
+import os
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -42,6 +45,24 @@ class Stderr:
 @pytest.fixture
 def stderr(capsys: pytest.CaptureFixture[str]) -> Stderr:
     return Stderr(capsys)
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
+def test_a_log_that_cannot_be_written_does_not_end_its_service(redirection: str) -> None:
+    code = (
+        "import logging; from corral.core import logs; logs.configure('s');"
+        "[logs.get('m').error('a line', n=n) for n in range(1000)];"
+        "logging.getLogger('library').warning('a line'); print('goes on')"
+    )
+    line = shlex.join([sys.executable, "-c", code])
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{line} {redirection}"],
+        env={**os.environ, "PYTHONPATH": str(child.REPOSITORY / "python")},
+        capture_output=True,
+        text=True,
+        timeout=child.TIMEOUT_S,
+    )
+    assert (done.stdout, done.returncode) == ("goes on\n", 0)
 
 
 def test_a_line_has_who_what_and_when(stderr: Stderr) -> None:

@@ -1,11 +1,13 @@
 """Processes are restarted when they die, killed and stopped on demand, and leave nothing behind."""
 
 import asyncio
+import errno
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -128,3 +130,48 @@ async def test_left_behind_finds_by_environment(supervisor: Supervisor, tmp_path
     assert one.process is not None
     assert one.process.pid in left_behind(str(tmp_path))
     assert os.getpid() not in left_behind("PATH=")
+
+
+async def test_what_passes_is_waited_out(
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A full disk, which a test that is not root cannot make: neither log nor pid file.
+    one = service(supervisor, tmp_path, FOREVER)
+    await supervisor.start("one")
+    whole = Path.open
+
+    def full(path: Path, *mode: str, **more: object) -> IO[str]:
+        if path.parent in {supervisor.logs, supervisor.pids}:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return whole(path, *mode, **more)  # type: ignore[call-overload, no-any-return]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        supervisor.kill("one")
+        await wait.until_true(
+            lambda: any(event.what == "not started" for event in supervisor.timeline), 10, "a try"
+        )
+        assert one.keeper is not None
+        assert not one.keeper.done()
+    await wait.until_true(lambda: one.running, 10, "it to run again")
+
+
+async def test_without_room_there_is_no_pid_file_rather_than_an_old_one(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    one = service(supervisor, tmp_path, FOREVER)
+    await supervisor.start("one")
+    (tmp_path / "pids" / "one.new").mkdir()  # what is written first cannot be written
+    supervisor.kill("one")
+    await wait.until_true(lambda: one.starts == 2, 10, "the second start")
+    await supervisor.ready("one")
+    await wait.until_true(lambda: not (tmp_path / "pids" / "one").exists(), 10, "it to be gone")
+
+
+async def test_what_does_not_pass_is_a_failure(supervisor: Supervisor, tmp_path: Path) -> None:
+    missing = Service("one", lambda _: ["/nonexistent"], {}, tmp_path / "nowhere")
+    supervisor.add(missing)
+    with pytest.raises(FileNotFoundError):
+        await supervisor.start("one")
+    with pytest.raises(FileNotFoundError):
+        await asyncio.wait_for(supervisor.failure(), 10)
