@@ -15,7 +15,7 @@ import pytest
 from corral.local.wait import until_async
 from corral.tamq.terminal import process
 from corral.tamq.terminal.base import Outcome, Ready
-from corral.tamq.terminal.spawn import Size
+from corral.tamq.terminal.spawn import Size, size_of
 from tests.contract.terminal.hosted import USUAL, Hosted, environment
 from tests.contract.terminal.panes import Agent, envelope, soon, wake
 
@@ -202,11 +202,23 @@ def test_the_terminal_is_restored(start: Start) -> None:
 
 def test_the_window_size_goes_through(start: Start) -> None:
     hosted = start("plain", *BASH, size=Size(100, 30))
-    hosted.type("stty size\r")
-    hosted.see("30 100")
+    inside = Path(f"/proc/{hosted.address.process.pid}/fd/0").resolve()
+
+    def size() -> Size:
+        with inside.open("rb", buffering=0) as terminal:
+            return size_of(terminal.fileno())
+
+    assert size() == Size(100, 30)
     hosted.resize(Size(90, 20))
+    soon(lambda: size() == Size(90, 20), "the new size")
     hosted.type("stty size\r")
     hosted.see("20 90")
+
+
+def test_what_is_typed_too_early_is_kept(start: Start) -> None:
+    hosted = start("plain", *BASH)
+    hosted.type("echo $((40 + 2))\r")
+    hosted.see("42")
 
 
 def test_control_c_is_a_key(start: Start) -> None:
