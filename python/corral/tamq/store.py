@@ -28,7 +28,7 @@ HISTORY_SCAN_MAX_ROWS: Final = 10_000  # looked at for one page
 DETAILS_MAX: Final = 50  # newest attempts and retries that one answer shows
 
 _SQL = load_sql("corral.tamq", "sql/queue.sql")
-_MIGRATIONS = migrations("corral.tamq")
+MIGRATIONS = migrations("corral.tamq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Failure:
 
 
 def open_writer(path: Path) -> SqliteWriter:
-    return SqliteWriter(path, application_id=APPLICATION_ID, migrations=_MIGRATIONS)
+    return SqliteWriter(path, application_id=APPLICATION_ID, migrations=MIGRATIONS)
 
 
 def instance(conn: sqlite3.Connection, now_ms: int) -> str:

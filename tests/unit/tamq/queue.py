@@ -6,11 +6,12 @@ look, a lease and a result must be chosen by the test.
 
 import asyncio
 import os
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from corral.core.clock import ManualClock
 from corral.core.errors import UsageError
@@ -35,10 +36,13 @@ from corral.tamq.terminal.base import (
     Wake,
 )
 
+T = TypeVar("T")
+
 PEER = Peer(os.getuid(), 4242)
 READY = Readiness(Ready.READY, "ready")
 DONE = Injection(Outcome.INJECTED, "drained", typed=True, enters=1)
 BOUND_S = 30.0
+QUIET_ROUNDS = 3
 
 
 def send(**changes: Any) -> Send:
@@ -104,6 +108,16 @@ class Scripted(Terminal):
         self.closed = True
 
 
+class Counting(SqliteWriter):
+    """Counts what it is asked, so that a test knows when nobody asks any more."""
+
+    asked = 0
+
+    async def submit(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        self.asked += 1
+        return await super().submit(fn)
+
+
 class Queue:
     """A store, and a deliverer in a time that the test moves."""
 
@@ -116,7 +130,7 @@ class Queue:
         self.terminals: dict[str, Scripted] = {}
         self.open_messages_max = open_messages_max
         self.refused: str | None = None
-        self.writer: SqliteWriter
+        self.writer: Counting
         self.deliverer: Deliverer
         self._stack = AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
@@ -129,7 +143,9 @@ class Queue:
         await self.stop()
 
     async def start(self) -> None:
-        self.writer = store.open_writer(self.path)
+        self.writer = Counting(
+            self.path, application_id=store.APPLICATION_ID, migrations=store.MIGRATIONS
+        )
         await self.writer.open()
         self.deliverer = Deliverer(
             self.writer, self.clock, self.terminal, times=self.times,
@@ -202,8 +218,11 @@ class Queue:
         self.clock.advance(seconds)
 
     async def settle(self) -> None:
-        """Let everything that needs no time come to an end."""
-        for _ in range(6):
+        """Let everything that needs no time come to an end: until nobody asks the writer more."""
+        quiet = 0
+        while quiet < QUIET_ROUNDS:
+            before = self.writer.asked
             await self.writer.submit(lambda conn: None)
             for _ in range(20):
                 await asyncio.sleep(0)
+            quiet = quiet + 1 if self.writer.asked == before + 1 else 0
