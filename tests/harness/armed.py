@@ -56,14 +56,18 @@ class Arm:
         return f"{self.point}:{self.nth}={'+'.join(self.victims)}"
 
 
-def known_points() -> dict[str, str]:
-    """Every registered crash point of cowboy with its text, after importing all its modules."""
-    for package in ("corral.core", "corral.cowboy"):
+def known_points(program: str = "cowboy") -> dict[str, str]:
+    """The crash points of a program with their texts, after importing all modules that have any."""
+    for package in ("corral.core", f"corral.{program}"):
         module = importlib.import_module(package)
         for info in pkgutil.walk_packages(module.__path__, prefix=f"{package}."):
             importlib.import_module(info.name)
-    found = crashpoints.registered()
-    return {name: doc for name, doc in found.items() if not name.startswith("tamq.")}
+    own = ("tamq.",) if program == "tamq" else ("cowboy.", "runner.")
+    return {
+        name: text
+        for name, text in crashpoints.registered().items()
+        if name.startswith(("core.", *own))
+    }
 
 
 class Trap:

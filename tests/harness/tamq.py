@@ -1,0 +1,363 @@
+"""One trial of TAMQ: real sessions, clients that repeat themselves, kills; then the judgement.
+
+Three sessions in tmux: one completes by the write, one by acknowledgement, one has a single attempt
+and nobody who acknowledges. Clients send with keys and repeat until they are answered; a recipient
+acknowledges what it finds; an operator retries what failed, once. The service is killed at an
+armed point, or at random instants, or its tmux server is; then everything must come to its end.
+"""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from corral.local.wait import WaitTimeoutError, until
+from corral.tamq.client import Client
+from corral.tamq.domain import TRANSITIONS, State
+from corral.tamq.errors import TamqError
+from tests.contract.terminal.panes import Tmux
+from tests.harness.armed import read_hits
+
+QUIET_S: Final = 90.0
+DRAFT_SEEN: Final = 15  # in a row, before a person sees to it
+QUICK: Final = {
+    "TAMQ_RETRY_DELAYS_MS": "[100]",
+    "TAMQ_ACK_DEADLINE_MS": "700",
+    "TAMQ_LEASE_MS": "2500",
+    "TAMQ_IDLE_LOOK_S": "0.5",
+}
+SESSIONS: Final[Mapping[str, tuple[str, int]]] = {
+    "write": ("injected", 9),
+    "ack": ("acknowledged", 9),
+    "deaf": ("acknowledged", 1),
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """`arms` are crash points of the first start; `kills_s` are instants of plain kills."""
+
+    name: str
+    seed: int
+    arms: tuple[str, ...] = ()
+    kills_s: tuple[float, ...] = ()
+    tmux_killed_s: float | None = None
+    messages: int = 5  # to each session
+
+    def __str__(self) -> str:
+        tmux = "" if self.tmux_killed_s is None else f", tmux killed at {self.tmux_killed_s:.2f} s"
+        kills = ", ".join(f"{at:.2f}" for at in self.kills_s)
+        return f"{self.name}: arms {self.arms}, kills at [{kills}] s{tmux}"
+
+
+@dataclass
+class Result:
+    trial: Trial
+    violations: list[str]
+    kills: int
+    killed_at: list[str]
+    messages: int = 0
+    attempts: int = 0
+    took_s: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+
+def draw(seed: int, points: list[str]) -> Trial:
+    """A trial by chance: two to four kills, perhaps at points, perhaps of tmux, too."""
+    rng = random.Random(f"tamq:{seed}")
+    kills = tuple(sorted(rng.uniform(0.3, 6.0) for _ in range(rng.randint(1, 3))))
+    arms = tuple(f"{rng.choice(points)}:{rng.randint(1, 6)}" for _ in range(rng.randint(0, 2)))
+    tmux_s = rng.uniform(1.0, 4.0) if rng.random() < 0.3 else None
+    return Trial(f"seed-{seed}", seed, arms, kills, tmux_s, rng.randint(2, 6))
+
+
+@dataclass
+class Run:
+    """A trial while it runs."""
+
+    trial: Trial
+    folder: Path
+    sent: dict[str, dict[str, Any]] = field(default_factory=dict)  # the first answer by key
+    trouble: list[str] = field(default_factory=list)
+    kills: int = 0
+    quiet: threading.Event = field(default_factory=threading.Event)
+    retried: set[str] = field(default_factory=set)
+    drafts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.trial.seed)
+        (self.folder / "r").mkdir(mode=0o700)
+        self.socket = self.folder / "r" / "tamq.sock"
+        (self.folder / "repos.csv").write_text("".join(f"/s/{r},{r},,\n" for r in SESSIONS))
+        self.client = Client(self.socket, 10.0)
+        self.tmux = self._tmux()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.lock = threading.Lock()
+
+    def _tmux(self) -> list[Tmux]:
+        made = []
+        for name in SESSIONS:
+            place = self.folder / f"{name}-{time.monotonic_ns()}"
+            place.mkdir()
+            made.append(Tmux(place, "exec cat", width=180, height=50))
+        return made
+
+    # ---- the service
+
+    def start(self, arms: tuple[str, ...] = ()) -> None:
+        environ = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "HOME": str(self.folder),
+            "TAMQ_SOCKET": str(self.socket),
+            "TAMQ_STATE_DIR": str(self.folder / "state"),
+            "TAMQ_GITA_REPOS": str(self.folder / "repos.csv"),
+            **QUICK,
+        }
+        hits = self.folder / "hits"
+        hits.mkdir(exist_ok=True)
+        argv = [sys.executable, "-m", "tests.crash.armed_tamq"]
+        argv += ["--hits", str(hits / f"{self.kills}.hits"), *arms, "--", "serve"]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(argv, env=environ, stdout=log, stderr=log)
+
+    def dead(self) -> bool:
+        return self.process is not None and self.process.poll() is not None
+
+    def kill(self) -> None:
+        with self.lock:
+            if self.process is not None and self.process.poll() is None:
+                self.process.kill()
+                self.process.wait(30)
+
+    def supervise(self) -> None:
+        """Start it again whenever it is dead, without arms."""
+        while not self.quiet.wait(0.05):
+            with self.lock:
+                if self.dead():
+                    assert self.process is not None
+                    if self.process.returncode != -signal.SIGKILL:
+                        self.trouble.append(f"it ended with {self.process.returncode}")
+                    self.kills += 1
+                    self.start()
+
+    # ---- who uses it
+
+    def ask(self, fields: dict[str, Any]) -> dict[str, Any] | None:
+        """The answer; None when there is none now. Refusals that cannot be right are trouble."""
+        try:
+            return self.client.request(fields)
+        except TamqError as error:
+            if not error.retryable and error.code not in {"not_found", "invalid_state"}:
+                self.trouble.append(f"{fields['op']}: {error.code}: {error.message}")
+            return None
+
+    def register(self) -> None:
+        """Attach each session until its endpoint is there; again when it is gone."""
+        found = self.ask({"op": "endpoints"})
+        if found is None:
+            return
+        for one in found["endpoints"]:
+            self.finish_draft(one)
+        live = {one["repos"][0] for one in found["endpoints"]}
+        for place, (name, (mode, attempts)) in enumerate(SESSIONS.items()):
+            if name not in live:
+                policy = {"delivery_max_attempts": attempts, "delivery_ack_mode": mode}
+                terminal = address_of(self.tmux[place])
+                if terminal is not None:
+                    self.ask({
+                        "op": "register", "repos": [name], "terminal": terminal,
+                        "profile": "plain", "policy": policy,
+                    })  # fmt: skip
+
+    def finish_draft(self, endpoint: dict[str, Any]) -> None:
+        """What a kill left in a composer is a draft, for ever: a person presses Enter."""
+        name = endpoint["repos"][0]
+        seen = self.drafts[name] + 1 if endpoint["ready"] == "draft" else 0
+        self.drafts[name] = seen
+        if seen >= DRAFT_SEEN:
+            self.drafts[name] = 0
+            self.tmux[list(SESSIONS).index(name)].type("Enter")
+
+    def send(self) -> None:
+        """Each message until it is answered; some a second time."""
+        keys = [(name, f"{name}-{n}") for n in range(self.trial.messages) for name in SESSIONS]
+        todo = [*keys, *self.rng.sample(keys, len(keys) // 2)]
+        while todo and not self.quiet.is_set():
+            name, key = todo[0]
+            answer = self.ask({
+                "op": "send", "client_id": "harness", "idempotency_key": key,
+                "sender_repo": "local", "target_repo": name, "body": f"body of {key}",
+            })  # fmt: skip
+            if answer is None:
+                self.quiet.wait(0.05)
+                continue
+            first = self.sent.setdefault(key, answer)
+            if first["message_id"] != answer["message_id"]:
+                self.trouble.append(f"{key} is two messages")
+            todo.pop(0)
+
+    def receive(self) -> None:
+        """Acknowledge what waits for it in the session that listens, and retry one failure."""
+        while not self.quiet.wait(0.1):
+            self.register()
+            found = self.ask({"op": "history", "target_repo": "ack", "limit": 100})
+            for one in [] if found is None else found["messages"]:
+                if one["state"] == "awaiting_ack" and self.rng.random() < 0.6:
+                    self.ask({"op": "ack", "message_id": one["message_id"]})
+            failed = self.ask({"op": "history", "state": "failed", "limit": 100})
+            for one in [] if failed is None else failed["messages"]:
+                self.retry(one)
+
+    def retry(self, message: dict[str, Any]) -> None:
+        """One failed message is retried; later one of them is acknowledged late."""
+        ident = message["message_id"]
+        if not self.retried:
+            self.retried.add(ident)
+            self.ask({"op": "retry", "message_id": ident, "actor": "harness", "why": "once"})
+        elif ident in self.retried:
+            self.ask({"op": "ack", "message_id": ident})
+
+    def all_over(self) -> bool:
+        found = self.ask({"op": "history", "limit": 100})
+        wanted = self.trial.messages * len(SESSIONS)
+        if found is None or len(found["messages"]) < wanted or len(self.sent) < wanted:
+            return False
+        return all(one["terminal"] for one in found["messages"])
+
+    def disturb(self) -> None:
+        """Kills at their instants; a killed tmux server is replaced by another."""
+        began = time.monotonic()
+        faults = [(at, self.kill) for at in self.trial.kills_s]
+        if self.trial.tmux_killed_s is not None:
+            faults.append((self.trial.tmux_killed_s, self.replace_tmux))
+        for at, fault in sorted(faults, key=lambda one: one[0]):
+            if self.quiet.wait(max(0.0, began + at - time.monotonic())):
+                return
+            fault()
+
+    def replace_tmux(self) -> None:
+        old, self.tmux = self.tmux, self._tmux()
+        for one in old:
+            one.close()
+
+
+def address_of(tmux: Tmux) -> dict[str, object] | None:
+    """Of the program in the pane, as `tamq attach` finds it; None while it is not there."""
+    from corral.core.errors import CorralError
+    from corral.tamq.terminal import address
+    from corral.tamq.terminal.attach import discover
+
+    try:
+        import asyncio
+
+        return address.as_dict(asyncio.run(discover(tmux.socket, tmux.pane)))
+    except CorralError:
+        return None
+
+
+def run_trial(trial: Trial) -> Result:
+    """Play a trial and judge it."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="corral-tamq-") as name:
+        run = Run(trial, Path(name))
+        threads = [
+            threading.Thread(target=work, daemon=True)
+            for work in (run.supervise, run.send, run.receive, run.disturb)
+        ]
+        try:
+            run.start(trial.arms)
+            for thread in threads:
+                thread.start()
+            try:
+                until(run.all_over, QUIET_S, "every message to come to its end")
+            except WaitTimeoutError as error:
+                left = run.ask({"op": "history", "limit": 100}) or {"messages": []}
+                shown = [
+                    {name: one[name] for name in ("idempotency_key", "state", "waiting_reason")}
+                    for one in left["messages"]
+                    if not one["terminal"]
+                ]
+                run.trouble.append(f"{error}: {shown}")
+        finally:
+            run.quiet.set()
+            for thread in threads:
+                thread.join(30)
+            run.kill()
+            for tmux in run.tmux:
+                tmux.close()
+        _, hits = read_hits(run.folder / "hits")
+        result = Result(trial, run.trouble, run.kills, [point for point, _ in hits])
+        judge(run, result)
+    result.took_s = time.monotonic() - began
+    return result
+
+
+def judge(run: Run, result: Result) -> None:
+    """The rules of the contract, on what the store has in the end."""
+    database = run.folder / "state" / "queue.db"
+    conn = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
+    conn.row_factory = sqlite3.Row
+    try:
+        messages = conn.execute("SELECT * FROM messages").fetchall()
+        attempts = conn.execute("SELECT * FROM attempts").fetchall()
+        retries = conn.execute("SELECT * FROM retries").fetchall()
+        if (problem := conn.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
+            result.violations.append(f"the database: {problem}")
+    finally:
+        conn.close()
+    result.messages, result.attempts = len(messages), len(attempts)
+    by_key = {row["idempotency_key"]: row for row in messages}
+    if len(messages) != len(by_key) or set(by_key) != set(run.sent):
+        result.violations.append("rows and answered sends differ")
+    made = Counter(row["message"] for row in attempts)
+    retried = Counter(row["message"] for row in retries)
+    for key, answer in run.sent.items():
+        row = by_key.get(key)
+        if row is None:
+            result.violations.append(f"{key} was answered and is lost")
+            continue
+        written = [one for one in attempts if one["message"] == row["id"]]
+        result.violations += [
+            f"{key}: {problem}"
+            for problem in problems(row, written, made[row["id"]], retried[row["id"]])
+        ]
+        if not answer["message_id"].startswith(f"{row['id']}-{row['token'].hex()}"):
+            result.violations.append(f"{key}: its id changed")
+
+
+def problems(row: sqlite3.Row, attempts: list[sqlite3.Row], made: int, retried: int) -> list[str]:
+    """What is wrong with one message."""
+    found = []
+    state, most = State(row["state"]), row["max_attempts"]
+    if state in {State.PENDING, State.AWAITING_ACK} or not TRANSITIONS[state] <= set(State):
+        found.append(f"is {state} in the end")
+    if made != row["serial"] or [one["serial"] for one in attempts] != list(range(1, made + 1)):
+        found.append("attempts and their count differ")
+    if made > most * (1 + retried):
+        found.append(f"{made} attempts, at most {most} were allowed")
+    if retried > 1:
+        found.append("was retried twice")
+    outcomes = Counter(one["outcome"] for one in attempts)
+    if outcomes["open"]:
+        found.append("an attempt is open in the end")
+    if state is State.INJECTED and outcomes["written"] != 1:
+        found.append(f"injected, with {outcomes['written']} writes")
+    if state is State.FAILED and row["attempt_count"] != most:
+        found.append("failed before its attempts were used")
+    if row["body"] != f"body of {row['idempotency_key']}":
+        found.append("its body changed")
+    return found
