@@ -33,9 +33,19 @@ _log = logs.get("tamq.daemon")
 
 
 def lock(path: Path, what: str) -> int:
-    """Take a lock file; the descriptor keeps it. `UnavailableError` when another has it. Blocks."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """Take a lock file; the descriptor keeps it. Blocks.
+
+    `UnavailableError` when another has it, `StorageError` when there can be none.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise StorageError(
+            f"{path}: {error.strerror}",
+            hint="check that the folder belongs to this user and can be written to",
+            ids={"path": str(path)},
+        ) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
