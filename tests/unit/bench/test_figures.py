@@ -22,7 +22,7 @@ def figures(**changes: Any) -> dict[str, Any]:
         "disk": {"append_and_fsync_per_s": 5000.0, "sqlite_full_commits_per_s": 2500.0},
         "throughput": {
             "contenders": {"cowboy": dict(vars_of(run(20_000)))},
-            "ratios": {"of_bare": 0.6, "of_best_peer": 6.0},
+            "ratios": {"of_bare": 0.6, "of_bare_by_cpu": 0.55, "of_best_peer": 6.0},
         },
         "after_a_kill_s": {"median": 0.7, "max": 0.9},
         "growth": {
@@ -49,7 +49,29 @@ def test_ratios_are_taken_within_rounds_and_against_the_best_library() -> None:
         }
         for bare, cowboy in ((100, 50), (1000, 100), (200, 100))
     ]
-    assert inbound.ratios(rounds) == {"of_bare": 0.5, "of_naive": 10.0, "of_best_peer": 10.0}
+    found = inbound.ratios(rounds)
+    assert {name: found[name] for name in ("of_bare", "of_naive", "of_best_peer")} == {
+        "of_bare": 0.5,
+        "of_naive": 10.0,
+        "of_best_peer": 10.0,
+    }
+
+
+def test_cpu_time_is_that_of_process_and_server_and_of_the_cheapest_library() -> None:
+    def spent(cpu_us: float, server_cpu_us: float) -> Run:
+        return Run(1.0, cpu_us, server_cpu_us, 1, 1)
+
+    found = inbound.ratios(
+        [
+            {
+                "bare loop": spent(30, 20),
+                "cowboy": spent(70, 30),
+                "FastStream": spent(700, 100),
+                "taskiq-redis": spent(450, 50),
+            }
+        ]
+    )
+    assert (found["of_bare_by_cpu"], found["of_best_peer_by_cpu"]) == (0.5, 5.0)
 
 
 def test_a_ratio_without_its_other_half_is_not_there() -> None:

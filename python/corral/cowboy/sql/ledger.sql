@@ -111,10 +111,11 @@ ON CONFLICT DO UPDATE SET count = count + excluded.count;
 SELECT name, count FROM tallies WHERE source_id = ?;
 
 -- Tombstones go only below the watermark, when acknowledged, and not before their retention.
+-- The plus keeps SQLite from walking a whole index of the source instead of a few row numbers.
 -- name: purge_turns
 DELETE FROM turns WHERE id IN (
   SELECT id FROM turns WHERE id > ? AND id <= ? AND closed = 1 AND terminal_at_ms < ?
-    AND source_id = ? AND (incarnation < ? OR entry <= ?));
+    AND +source_id = ? AND (incarnation < ? OR entry <= ?));
 
 -- name: purge_notes
 DELETE FROM notes WHERE source_id = ? AND id IN (
