@@ -7,7 +7,7 @@ from typing import Any
 from corral.core.errors import UnavailableError
 from tests.bench.contenders import COWBOY
 from tests.bench.figures import percentiles
-from tests.bench.stand import Stand, message, milliseconds, pause
+from tests.bench.stand import Stand, message, milliseconds, pause, usage
 
 ANSWER_TIMEOUT_S = 30.0
 BLOCK_MS = 1000  # below the client's own timeout
@@ -51,9 +51,10 @@ def at_a_pace(per_s: int, seconds: float) -> dict[str, float]:
 def after_a_kill(kills: int, *, per_s: int = 200) -> dict[str, float]:
     """Seconds from SIGKILL to the next answer, while messages keep coming; restarted at once.
 
-    The start is what systemd does without delay: a new process of the same command.
+    The start is what systemd does without delay: a new process of the same command. Its CPU time
+    until then says what of it is work, and not waiting for a busy machine.
     """
-    took = []
+    took, spent = [], []
     with Stand() as stand:
         for number in range(kills):
             with COWBOY.running(stand) as process:
@@ -65,10 +66,15 @@ def after_a_kill(kills: int, *, per_s: int = 200) -> dict[str, float]:
                 process.wait()
                 last = _last_answer(stand)
                 stand.fill([message(number)])
-                with COWBOY.running(stand):
+                with COWBOY.running(stand) as successor:
                     _next_answer(stand, last)
                     took.append(time.perf_counter() - began)
-    return {"median": statistics.median(took), "max": max(took)}
+                    spent.append(usage(successor.pid).cpu_s)
+    return {
+        "median": statistics.median(took),
+        "max": max(took),
+        "cpu_median": statistics.median(spent),
+    }
 
 
 def _last_answer(stand: Stand) -> bytes:

@@ -10,10 +10,6 @@ HEX_LENGTH_MIN: Final = 16
 HEX_LENGTH_MAX: Final = 64
 
 
-def _delimited(field: bytes) -> bytes:
-    return len(field).to_bytes(8, "big") + field
-
-
 def digest(domain_tag: str, *fields: bytes | str) -> bytes:
     """SHA-256 (32 bytes) over the domain tag and the fields, each preceded by its length.
 
@@ -23,10 +19,11 @@ def digest(domain_tag: str, *fields: bytes | str) -> bytes:
     """
     if not domain_tag:
         raise ValueError("the domain tag must not be empty")
-    state = hashlib.sha256(_VERSION)
+    parts = [_VERSION]
     for field in (domain_tag, *fields):
-        state.update(_delimited(field.encode() if isinstance(field, str) else field))
-    return state.digest()
+        data = field.encode() if isinstance(field, str) else field
+        parts += (len(data).to_bytes(8, "big"), data)
+    return hashlib.sha256(b"".join(parts)).digest()
 
 
 def hex_id(domain_tag: str, *fields: bytes | str, length: int = 32) -> str:
