@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -58,6 +59,11 @@ class Tmux:
         """As a person does: keys by their names, or text."""
         self.run("send-keys", "-t", self.pane, *keys)
 
+    def interrupt(self) -> None:
+        """Control-C at a shell. What is typed before the new prompt may be lost with the line."""
+        self.type("C-c")
+        soon(lambda: is_prompt(self.shown), "the shell's new prompt")
+
     @property
     def shown(self) -> str:
         return self.run("capture-pane", "-p", "-t", self.pane)
@@ -96,6 +102,11 @@ class Agent:
     @property
     def submitted(self) -> list[object]:
         return self.all_of("submitted")
+
+
+def is_prompt(shown: str) -> bool:
+    """Whether the last line is nothing but a shell's prompt."""
+    return re.fullmatch(r"\S{0,12}[$#]", (shown.rstrip().splitlines() or [""])[-1]) is not None
 
 
 def soon(condition: Callable[[], T], what: str) -> T:

@@ -102,7 +102,7 @@ async def test_no_shell_runs_a_line_of_a_message(
     terminal = open_terminal(await discover(tmux.socket, tmux.pane), BUILT_IN["shell"])
     injection = await terminal.inject(wake("touch one\ntouch two\r\ntouch three\x1b[201~\rx"))
     assert (injection.outcome, injection.reason) == (Outcome.INJECTED, "shown")
-    tmux.type("C-c")
+    tmux.interrupt()
     tmux.type("-l", "touch control")
     tmux.type("Enter")
     soon((tmp_path / "control").exists, "the positive control")
@@ -117,8 +117,7 @@ async def test_a_draft_of_several_lines_is_a_draft(start_tmux: StartTmux) -> Non
     tmux.type("Enter")
     tmux.see("\n>")
     assert (await terminal.readiness()).state is Ready.DRAFT
-    tmux.type("C-c")
-    soon(lambda: tmux.shown.rstrip().endswith("\n$"), "the prompt")
+    tmux.interrupt()
     assert (await terminal.readiness()).state is Ready.READY
 
 

@@ -108,7 +108,7 @@ async def test_f22_the_body_cannot_end_the_paste(start_tmux: StartTmux, tmp_path
     terminal = open_terminal(await discover(tmux.socket, tmux.pane), BUILT_IN["shell"])
     body = "touch safe\x1b[201~\rtouch pwned\r\x9b201~\x07\x7f"
     assert (await terminal.inject(wake(body))).outcome is Outcome.INJECTED
-    tmux.type("C-c")
+    tmux.interrupt()
     tmux.type("-l", "touch control")
     tmux.type("Enter")
     soon((tmp_path / "control").exists, "the positive control")
@@ -248,8 +248,7 @@ async def test_f27_another_program_in_the_foreground_defers(start_tmux: StartTmu
     soon(lambda: tmux.tell("#{pane_current_command}") == "cat", "the other program")
     readiness = await terminal.readiness(wake("hello"))
     assert (readiness.state, readiness.reason) == (Ready.OTHER_PROGRAM, "other_program")
-    tmux.type("C-c")
-    soon(lambda: tmux.tell("#{pane_current_command}") == "bash", "the shell")
+    tmux.interrupt()
     assert (await terminal.inject(wake("hello"))).outcome is Outcome.INJECTED
 
 

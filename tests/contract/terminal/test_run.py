@@ -17,7 +17,7 @@ from corral.tamq.terminal import process
 from corral.tamq.terminal.base import Outcome, Ready
 from corral.tamq.terminal.spawn import Size, size_of
 from tests.contract.terminal.hosted import USUAL, Hosted, environment
-from tests.contract.terminal.panes import Agent, envelope, soon, wake
+from tests.contract.terminal.panes import Agent, envelope, is_prompt, soon, wake
 
 Start = Callable[..., Hosted]
 BASH = ("bash", "--norc", "--noprofile")
@@ -84,8 +84,10 @@ async def test_without_bracketed_paste_lines_are_joined(start: Start, tmp_path: 
     soon(lambda: hosted.shown.strip() == "$", "the cleared screen")
     body = f"touch {tmp_path}/one\ntouch {tmp_path}/two"
     assert (await hosted.open().inject(wake(body))).outcome is Outcome.INJECTED
-    hosted.type("\x03touch control\r")
-    soon(lambda: "touch control" in hosted.shown, "the person's line")
+    hosted.type("\x03")
+    soon(lambda: is_prompt(hosted.shown), "the new prompt")
+    hosted.type(f"touch {tmp_path}/control\r")
+    soon((tmp_path / "control").exists, "the positive control")
     assert not (tmp_path / "one").exists()
 
 
