@@ -38,6 +38,7 @@ class Capture:
     ) -> None:
         self.enabled = folder is not None
         self.dropped = 0
+        self.written = 0  # lines
         self._folder = folder or Path()
         self._bodies = bodies
         self._file_max_bytes = file_max_bytes
@@ -113,11 +114,12 @@ class Capture:
             while not self._lines.empty():
                 lines.append(self._lines.get_nowait())
             last = None in lines
-            data = b"".join(line for line in lines if line is not None)
+            taken = [line for line in lines if line is not None]
             try:
-                await asyncio.to_thread(self._append, data)
+                await asyncio.to_thread(self._append, b"".join(taken))
+                self.written += len(taken)
             except OSError as error:
-                self.dropped += len(lines)
+                self.dropped += len(taken)
                 _log.warning("capture failed", error=error.strerror, dropped=self.dropped)
 
     def _append(self, data: bytes) -> None:

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import os
-import random
 import socket
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from corral.tamq.requests import PAGE_MAX
 from corral.tamq.store import Peer
 from corral.tamq.terminal.base import Readiness, Ready
 from tests.contract.tamq.conftest import Starter
-from tests.contract.tamq.kit import SEND, Service, registered
+from tests.contract.tamq.kit import SEND, Service
 
 PING = b'{"op":"ping","protocol":"0.1"}\n'
 BUSY = Readiness(Ready.BUSY, "busy")
@@ -143,23 +143,6 @@ async def test_a_client_that_leaves_has_still_asked(service: Service) -> None:
     while len(found) < 20:
         found = (await service.ask("history", limit=100))["messages"]
     assert (await service.send(idempotency_key="g7"))["deduplicated"] is True
-
-
-async def test_fuzzed_frames_disturb_nobody(service: Service, rng: random.Random) -> None:
-    """Mutations of good frames; the corpus of what once mattered is in this file."""
-    await service.register()
-    good = [PING, json.dumps({**SEND, "protocol": "0.1"}).encode() + b"\n",
-            json.dumps({**registered(), "protocol": "0.1"}).encode() + b"\n"]  # fmt: skip
-    for number in range(300):
-        data = bytearray(rng.choice(good))
-        for _ in range(rng.randint(1, 6)):
-            at = rng.randrange(len(data))
-            data[at : at + rng.randint(0, 3)] = rng.randbytes(rng.randint(0, 3))
-        answer = await service.raw(bytes(data) or b"\n", eof=True)
-        assert isinstance(answer["ok"], bool)
-        if not answer["ok"]:
-            assert answer["error"]["code"] != "unavailable", (number, bytes(data), answer)
-    assert await service.ask("ping")
 
 
 # ---- peers and the socket's file ----
@@ -302,3 +285,21 @@ async def test_a_refused_client_that_still_writes_gets_its_answer(service: Servi
     assert await asyncio.wait_for(reader.read(), 30) == b""
     writer.write(b"y")
     writer.close()
+
+
+async def test_f34_an_acknowledgement_waits_for_a_locked_database(service: Service) -> None:
+    """Another program holds the write lock for a moment: nothing fails at once, nothing is lost."""
+    await service.register()
+    sent = await service.send()
+    await service.queue.settle()
+    other = sqlite3.connect(service.queue.path, isolation_level=None, check_same_thread=False)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        asked = asyncio.create_task(service.ask("ack", message_id=sent["message_id"]))
+        await asyncio.sleep(0)
+        assert await service.ask("ping")
+        assert not asked.done()
+        other.execute("ROLLBACK")
+        assert (await asked)["state"] == "acknowledged"
+    finally:
+        other.close()
