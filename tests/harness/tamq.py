@@ -193,22 +193,34 @@ class Run:
             self.tmux[list(SESSIONS).index(name)].type("Enter")
 
     def send(self) -> None:
-        """Each message until it is answered; some a second time."""
+        """Each message until it is answered, some a second time; then what is not over, again.
+
+        A message whose session is gone is bound to another only when its wake is repeated.
+        """
         keys = [(name, f"{name}-{n}") for n in range(self.trial.messages) for name in SESSIONS]
         todo = [*keys, *self.rng.sample(keys, len(keys) // 2)]
         while todo and not self.quiet.is_set():
-            name, key = todo[0]
-            answer = self.ask({
-                "op": "send", "client_id": "harness", "idempotency_key": key,
-                "sender_repo": "local", "target_repo": name, "body": f"body of {key}",
-            })  # fmt: skip
-            if answer is None:
+            if self.send_one(*todo[0]):
+                todo.pop(0)
+            else:
                 self.quiet.wait(0.05)
-                continue
-            first = self.sent.setdefault(key, answer)
-            if first["message_id"] != answer["message_id"]:
-                self.trouble.append(f"{key} is two messages")
-            todo.pop(0)
+        while not self.quiet.wait(0.5):
+            found = self.ask({"op": "history", "state": "pending", "limit": 100})
+            for one in [] if found is None else found["messages"]:
+                self.send_one(one["target_repo"], one["idempotency_key"])
+
+    def send_one(self, name: str, key: str) -> bool:
+        """Whether it was answered."""
+        answer = self.ask({
+            "op": "send", "client_id": "harness", "idempotency_key": key,
+            "sender_repo": "local", "target_repo": name, "body": f"body of {key}",
+        })  # fmt: skip
+        if answer is None:
+            return False
+        first = self.sent.setdefault(key, answer)
+        if first["message_id"] != answer["message_id"]:
+            self.trouble.append(f"{key} is two messages")
+        return True
 
     def receive(self) -> None:
         """Acknowledge what waits for it in the session that listens, and retry one failure."""
