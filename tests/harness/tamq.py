@@ -45,7 +45,7 @@ SESSIONS: Final[Mapping[str, tuple[str, int]]] = {
 
 @dataclass(frozen=True)
 class Trial:
-    """`arms` are crash points of the first start; `kills_s` are instants of plain kills."""
+    """`arms` are crash points, one for each start in turn; `kills_s` are times of plain kills."""
 
     name: str
     seed: int
@@ -78,8 +78,8 @@ class Result:
 def draw(seed: int, points: list[str]) -> Trial:
     """A trial by chance: two to four kills, perhaps at points, perhaps of tmux, too."""
     rng = random.Random(f"tamq:{seed}")
-    kills = tuple(sorted(rng.uniform(0.3, 6.0) for _ in range(rng.randint(1, 3))))
-    arms = tuple(f"{rng.choice(points)}:{rng.randint(1, 6)}" for _ in range(rng.randint(0, 2)))
+    kills = tuple(sorted(rng.uniform(0.8, 5.0) for _ in range(rng.randint(1, 3))))
+    arms = tuple(f"{rng.choice(points)}:{rng.randint(1, 3)}" for _ in range(rng.randint(0, 3)))
     tmux_s = rng.uniform(1.0, 4.0) if rng.random() < 0.3 else None
     return Trial(f"seed-{seed}", seed, arms, kills, tmux_s, rng.randint(2, 6))
 
@@ -117,7 +117,8 @@ class Run:
 
     # ---- the service
 
-    def start(self, arms: tuple[str, ...] = ()) -> None:
+    def start(self) -> None:
+        arms = self.trial.arms[self.kills : self.kills + 1]
         environ = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join(sys.path),
@@ -144,7 +145,7 @@ class Run:
                 self.process.wait(30)
 
     def supervise(self) -> None:
-        """Start it again whenever it is dead, without arms."""
+        """Start it again whenever it is dead."""
         while not self.quiet.wait(0.05):
             with self.lock:
                 if self.dead():
@@ -291,7 +292,7 @@ def run_trial(trial: Trial) -> Result:
             for work in (run.supervise, run.send, run.receive, run.disturb)
         ]
         try:
-            run.start(trial.arms)
+            run.start()
             for thread in threads:
                 thread.start()
             try:
