@@ -16,11 +16,9 @@ JOURNAL = "journalctl -b --no-pager -o export"
 
 
 def holders(what: str, words: str) -> list[str]:
-    """The processes that have one of the words in a file of /proc, as `PID name`."""
-    return machine.succeed(
-        f"for p in /proc/[0-9]*; do if tr '\\0' '\\n' <$p/{what} 2>/dev/null | grep -qF -f {words};"
-        " then echo ${p#/proc/} $(cat $p/comm); fi; done"
-    ).splitlines()
+    """The names of the processes that have one of the words in their cmdline or environ."""
+    grep = f"grep -laF -f {words} /proc/[0-9]*/{what} 2>/dev/null || true"
+    return machine.succeed(f"for file in $({grep}); do cat ${{file%/*}}/comm; done").split()
 
 
 def files(words: str) -> list[str]:
@@ -42,8 +40,8 @@ with subtest("control: what is planted is found"):
     machine.succeed(f'systemd-run --unit=argument sh -c ": $(cat {CONTROL}); sleep 600"')
     machine.succeed(f"systemd-run --unit=variable --setenv=X=$(cat {CONTROL}) sleep 600")
     machine.succeed(f"logger $(cat {CONTROL}); cp {CONTROL} /var/planted")
-    assert any(line.endswith(" sh") for line in holders("cmdline", CONTROL))
-    assert any(line.endswith(" sleep") for line in holders("environ", CONTROL))
+    assert "sh" in holders("cmdline", CONTROL)
+    assert "sleep" in holders("environ", CONTROL)
     assert "/var/planted" in files(CONTROL)
     assert in_journal(CONTROL) > 0
     assert machine.succeed(f"grep -c . {WORDS}").strip() == "8"
