@@ -22,7 +22,8 @@ with subtest("everything is up; the client keeps its record elsewhere"):
     machine.succeed("corral-vm client --seed 1 --sources echo --count 5 --seconds 0.5 --plain")
 
 with subtest("full: Redis refuses or ends, and says so"):
-    machine.succeed("sync; dd if=/dev/zero of=/var/ballast bs=1M status=none 2>/dev/null || true")
+    room = "$(df --output=avail -B1 / | tail -n 1)"
+    machine.succeed(f"sync; fallocate -l $(({room} - 8388608)) /var/ballast")
     machine.succeed("dd if=/dev/zero of=/var/crumbs bs=4k status=none 2>/dev/null || true")
     assert machine.succeed("df --output=avail / | tail -n 1").strip() == "0"
     machine.succeed(f"rm {RECORD}/answered")
