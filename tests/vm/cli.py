@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -30,6 +31,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str]) -> int:
     chosen = parser().parse_args(arguments)
+    # A polite end clears up as Control-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = getattr(chosen, "seed", None)
     seed = seeds.choose() if seed is None else seed
     try:
