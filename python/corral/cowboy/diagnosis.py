@@ -94,7 +94,7 @@ def disk(facts: Examined) -> Iterator[Finding]:
 
 def daemon(facts: Examined) -> Iterator[Finding]:
     if facts.daemon.error:
-        unit = f"'systemctl status cowboy-agent-{facts.agent}'"
+        unit = f"'systemctl status cowboy-{facts.agent}'"
         yield _failed("daemon", facts.daemon.error, f"start it; {unit} and its journal say why")
         return
     version = str(facts.daemon.status.get("version"))
