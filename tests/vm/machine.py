@@ -50,6 +50,9 @@ class Machine:
         self._shell: Shell | None = None
         folder.mkdir(parents=True)
         self._disk = folder / "disk.qcow2"
+        self._serial = folder / "serial.log"
+        if frozen is not None:
+            shutil.copyfile(frozen.serial, self._serial)  # what it said when it booted
         base = (frozen.disk, "qcow2") if frozen else (hardware.image.disk, "raw")
         argv = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(base[0]), "-F", base[1]]
         subprocess.run([*argv, str(self._disk)], check=True)
@@ -83,6 +86,7 @@ class Machine:
         self._running().freeze(folder / "memory")
         self.release()
         self._disk.rename(folder / "disk.qcow2")
+        self._serial.rename(folder / self._serial.name)
 
     def crash(self) -> None:
         """Pulls the plug: what the kernel had not written to the disk is lost."""
@@ -195,7 +199,7 @@ class Machine:
 
     def wait_for_console_text(self, regex: str, timeout: int = TIMEOUT_S) -> None:
         """Until the serial console has said it, since the machine was first started."""
-        log = self._folder / "serial.log"
+        log = self._serial
         self._wait(
             lambda: bool(re.search(regex, log.read_text(encoding="utf-8", errors="replace"))),
             timeout,

@@ -1,7 +1,8 @@
 """Machines that have booted already: frozen once everything is up, started again in a second.
 
-A frozen machine is its disk and its memory, for one image, one payload and one way of running. Most
-scenarios begin with all services up; waiting for that each time would take longer than they do.
+A frozen machine is its disk, its memory and what it said so far, for one image, one payload and
+one way of running. Most scenarios begin with all services up; waiting for that each time would
+take longer than they do.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ SOURCES = ("qemu.py", "machine.py", "settled.py")
 
 @dataclass(frozen=True)
 class Settled:
-    """A frozen machine; `folder` has its disk (an overlay over the image) and its memory."""
+    """A frozen machine: its disk (an overlay over the image), memory and serial log."""
 
     folder: Path
 
@@ -34,6 +35,10 @@ class Settled:
     @property
     def memory(self) -> Path:
         return self.folder / "memory"
+
+    @property
+    def serial(self) -> Path:
+        return self.folder / "serial.log"
 
 
 def settled(hardware: Hardware, cache: Path, make: Callable[[Path], None]) -> Settled:
