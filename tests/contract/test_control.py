@@ -304,9 +304,15 @@ class TestSocketFile:
             await first.stop()
             assert await asked(path, {"op": "echo"}) == {"echo": None}
 
+    async def test_its_own_folder_is_made(self, folder: Path) -> None:
+        path = folder / "scout" / "control.sock"
+        async with ControlServer(path, HANDLERS):
+            assert path.parent.stat().st_mode & 0o777 == 0o700
+            assert await asked(path, {"op": "echo"}) == {"echo": None}
+
     async def test_a_missing_folder_is_named(self, folder: Path) -> None:
         with pytest.raises(ConfigError, match=r"^runtime_dir: cannot listen at .*No such file"):
-            await ControlServer(folder / "none" / "control.sock", HANDLERS).start()
+            await ControlServer(folder / "no" / "such" / "control.sock", HANDLERS).start()
 
     async def test_f33_a_path_that_is_too_long_is_named(self, folder: Path) -> None:
         with pytest.raises(ConfigError, match=r"^runtime_dir: cannot listen at .*too long"):

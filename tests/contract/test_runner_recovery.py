@@ -1,6 +1,8 @@
 """What a new runner makes of the records of an old one; whom it must not hit."""
 
+import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from corral.cowboy.runner import cgroup, processes
 from corral.cowboy.runner.domain import Finished, Go, RunPhase
+from corral.local.wait import until
 from tests.unit.runner import world as worlds
 from tests.unit.runner.trees import HIDDEN, STAY, TREES, Families, in_cgroup
 from tests.unit.runner.world import WAIT_S, World, shell, wait_gone
@@ -25,6 +28,11 @@ def contained(request: pytest.FixtureRequest, world: World) -> World:
     """Both ways of holding a run together; where there are no cgroups, the choice falls back."""
     world.launch = replace(world.launch, use_cgroups=request.param == "cgroup")
     return world
+
+
+def _ticks() -> int:
+    """Now, as a process would be said to have started."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def test_a_new_runner_ends_all_old_runs_before_it_listens(contained: World) -> None:
@@ -49,6 +57,9 @@ def test_a_recorded_pid_that_belongs_to_a_stranger_now_is_left_alone(world: Worl
     world.kill_runner()
     wait_gone(leader)
     record = Path(world.launch.runs, "t.1.json")
+    started = int(record.read_text().split('"start_ticks": ')[1].split(",")[0])
+    # The kernel counts starts in hundredths of a second: in one of them no number comes twice.
+    until(lambda: _ticks() > started, WAIT_S, "the next tick")
     with worlds.sleeper(session=True) as stranger:
         text = record.read_text()
         for key in ("pid", "pgid"):

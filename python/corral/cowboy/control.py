@@ -275,6 +275,7 @@ def _encode(value: Mapping[str, object]) -> bytes:
 def _bind(path: Path) -> tuple[socket.socket, int]:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)  # the runner may come later, or live elsewhere
         _clear(path)
         # Linux gives the socket file the mode of the socket, so there is no instant of another.
         os.fchmod(listener.fileno(), 0o600)

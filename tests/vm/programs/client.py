@@ -10,14 +10,14 @@ import random
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import redis
 from pydantic import TypeAdapter
 
 from corral.local import wait
 from corral.local.evidence import Seen, Sent
-from corral.local.plan import Mix, Planner
+from corral.local.plan import Mix, Planned, Planner
 from corral.local.workload import Board, Reader, Sender, send_all
 from tests.vm.programs import place, record
 from tests.vm.programs.place import Host
@@ -106,11 +106,19 @@ async def _send(order: Order, wanted: list[str], board: Board) -> None:
     )
     prefix = f"s{order.seed}-{len(board.sent)}"
     planned = Planner(random.Random(order.seed), mix, prefix=prefix).plan()
+    # A cancel names its target by key: what an earlier client sent has others.
+    base = 1 + max((sent.key for sent in board.sent), default=-1)
+    planned = [_moved(item, base) for item in planned]
 
     def sender(source: str) -> Sender:
         return Sender(Host(), order.agent, source, board)
 
     await send_all(sender, planned, time.monotonic())
+
+
+def _moved(item: Planned, base: int) -> Planned:
+    target = None if item.target is None else item.target + base
+    return replace(item, key=item.key + base, target=target)
 
 
 async def _at_rest(agent: str, wanted: list[str], board: Board) -> bool:

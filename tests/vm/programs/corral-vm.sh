@@ -2,7 +2,8 @@
 # corral-vm COMMAND: what scenarios run inside the machine, as root. A kill must be quick, so it is
 # done here; the other commands are Python (see main.py).
 #
-#   kill [--all] UNIT…   SIGKILLs the main process, or every process, and notes when
+#   kill [--all] UNIT…   waits until they run, then SIGKILLs the main process, or every process,
+#                        and notes when
 #   note                 notes that all services are about to lose their power
 set -euo pipefail
 
@@ -25,6 +26,18 @@ happened() { # PROCESS WHAT
         >>"$record/happened.jsonl"
 }
 
+# A unit that was killed a moment ago waits for its restart, and has nothing to kill.
+wait_until_runs() { # UNIT
+    local tries=600
+    while [ "$(systemctl show --property=MainPID --value "$1")" = 0 ]; do
+        ((tries--)) || {
+            printf 'corral-vm: %s does not run\n' "$1" >&2
+            exit 1
+        }
+        sleep 0.1
+    done
+}
+
 case ${1-} in
     kill)
         shift
@@ -33,6 +46,7 @@ case ${1-} in
             whom=all
             shift
         fi
+        for unit in "$@"; do wait_until_runs "$unit"; done
         for unit in "$@"; do happened "$(process_of "$unit")" killed; done
         systemctl kill --kill-whom="$whom" --signal=KILL "$@"
         ;;
