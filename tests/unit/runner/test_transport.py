@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from corral.core.errors import UnavailableError
 from corral.cowboy.runner import domain, main, transport
 from corral.cowboy.runner.book import BookRequest
 from corral.cowboy.runner.domain import Event, Hello, Query, Rejected, RunPhase, RunState, Welcome
@@ -130,3 +132,23 @@ async def test_a_daemon_that_does_not_read_is_given_up(
         assert sent < 1000
     assert served.losses == 1
     writer.close()
+
+
+def test_the_lock_of_a_runner_whose_last_child_is_about_to_end_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    held = transport.lock(tmp_path / "runner.lock")
+    release = threading.Timer(0.1, os.close, [held])
+    release.start()
+    os.close(transport.lock(tmp_path / "runner.lock"))
+    release.join()
+
+
+def test_the_lock_of_another_runner_is_refused_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "LOCK_WAIT_S", 0.05)
+    held = transport.lock(tmp_path / "runner.lock")
+    with pytest.raises(UnavailableError, match="another runner holds"):
+        transport.lock(tmp_path / "runner.lock")
+    os.close(held)

@@ -218,7 +218,18 @@ class World:
         return connected
 
     def daemon(self) -> Daemon:
-        return self.connect().hello()
+        """A daemon that was greeted. The socket of a killed runner may take a connection still,
+        and ends it with the killed one's last child.
+        """
+        while True:
+            daemon = self.connect()
+            with contextlib.suppress(ConnectionError):
+                daemon.send(Hello(domain.PROTOCOL_VERSION, AGENT, LEDGER))
+            welcome = daemon.next()
+            if welcome is not None:
+                assert isinstance(welcome, Welcome), welcome
+                daemon.welcome = welcome
+                return daemon
 
     def up(self, **changes: object) -> Daemon:
         self.start(**changes)

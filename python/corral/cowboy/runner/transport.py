@@ -10,6 +10,7 @@ import os
 import socket
 import stat
 import struct
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import cast
@@ -27,6 +28,8 @@ SEND_BUFFER_MAX_BYTES = 64 * 1024 * 1024
 BACKLOG = 16
 CONNECTIONS_MAX = 16
 CONNECT_TIMEOUT_S = 1.0
+LOCK_WAIT_S = 2.0
+LOCK_PAUSE_S = 0.01
 _PEER = struct.Struct("iII")  # pid, uid, gid of SO_PEERCRED
 
 _log = logs.get("cowboy.runner")
@@ -35,17 +38,24 @@ _log = logs.get("cowboy.runner")
 def lock(path: Path) -> int:
     """Takes the lock that makes this the only runner of its agent; gives its descriptor.
 
-    The lock ends with the process. Raises `UnavailableError` when another runner has it.
+    The lock ends with the process, and with those it had just forked: a killed runner's last child
+    has it until it sees that its runner is gone. So it is waited for, at most `LOCK_WAIT_S`.
+    Blocks. Raises `UnavailableError` when another runner has it.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(fd)
-        raise UnavailableError(
-            f"another runner holds {path}", hint="stop it first; one runner serves an agent"
-        ) from error
-    return fd
+    deadline_s = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() < deadline_s:
+                time.sleep(LOCK_PAUSE_S)
+                continue
+            os.close(fd)
+            raise UnavailableError(
+                f"another runner holds {path}", hint="stop it first; one runner serves an agent"
+            ) from error
+        return fd
 
 
 def check_path(path: Path) -> None:
