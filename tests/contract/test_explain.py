@@ -65,6 +65,11 @@ async def test_a_healthy_entry(backend: Backend) -> None:
         assert "reader has acknowledged" in (await explained(house, entry))["certain"]
         await house.admin("XTRIM", outbox, "MAXLEN", "0")
         assert "trimmed since" in (await explained(house, entry))["certain"]
+
+        async def trimmed() -> bool:
+            return not await house.admin("XLEN", "scout:echo:inbox")
+
+        await house.until_async(trimmed, "the inbox to be trimmed")
         shown = await house.cowboy("explain", AGENT, entry, "--show-content", identity=OPERATOR)
         assert shown.out.splitlines()[1].startswith("Certain: the agent answered")
         assert shown.out.splitlines()[-1].split() == ["content", "gone"]  # scrubbed and trimmed
