@@ -3,6 +3,7 @@
   python3,
   corral,
   redis,
+  tmux,
   writeShellApplication,
 }:
 writeShellApplication {
@@ -10,6 +11,7 @@ writeShellApplication {
   runtimeInputs = [
     (python3.withPackages (packages: [ (packages.toPythonModule corral) ]))
     redis
+    tmux
   ];
   text = ''
     exec python3 -P -m corral.local.demo "$@"

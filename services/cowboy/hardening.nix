@@ -1,22 +1,10 @@
 # What the units of an agent may not do. docs/explanation/hardening.md says why each line of
 # the runner's profile is as it is.
 let
-  everywhere = {
-    LockPersonality = true;
-    NoNewPrivileges = true;
-    PrivateDevices = true;
+  everywhere = import ../hardening.nix // {
     PrivateTmp = true;
-    ProtectClock = true;
-    ProtectHostname = true;
-    ProtectKernelLogs = true;
-    ProtectKernelModules = true;
-    ProtectKernelTunables = true;
     ProtectProc = "invisible";
-    RestrictRealtime = true;
-    RestrictSUIDSGID = true;
-    SystemCallArchitectures = "native";
     SystemCallErrorNumber = "EPERM";
-    UMask = "0077";
   };
 in
 {

@@ -48,18 +48,7 @@ let
     )
     + "\n";
 
-  common = {
-    wantedBy = [ "multi-user.target" ];
-    startLimitIntervalSec = 0;
-    serviceConfig = {
-      Type = "notify";
-      NotifyAccess = "main";
-      WatchdogSec = "60s";
-      Restart = "always";
-      RestartSec = "1s";
-      TimeoutStopSec = "30s";
-    };
-  };
+  common = import ../unit.nix;
 
   daemon =
     agent: options:
@@ -83,7 +72,11 @@ let
             (sourcesFile agent)
             (settingsText options)
           ];
-          environment.COWBOY_CONFIG = "/etc/cowboy/${agent}/settings.json";
+          environment = {
+            COWBOY_CONFIG = "/etc/cowboy/${agent}/settings.json";
+          }
+          # Its sessions answer by `cowboy reply`, and have this user.
+          // lib.optionalAttrs (derived.wakes options) { COWBOY_RUNNER_USER = options.user; };
           serviceConfig = hardening.daemon // {
             ExecStart = "${cowboy} run ${agent}";
             User = user;

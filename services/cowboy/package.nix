@@ -1,18 +1,24 @@
-# The distribution with the `cowboy` program, for `pkgs.callPackage`.
+# The distribution with the programs `cowboy`, `tamq`, `a2a-bridge` and `corral-gateway`, for
+# `pkgs.callPackage`.
 { python3Packages }:
 python3Packages.callPackage (
   {
     lib,
     setuptools,
+    aiohttp,
     aiosqlite,
+    asyncpg,
     click,
     hiredis,
+    mautrix,
     prometheus-client,
     pydantic,
     pydantic-settings,
+    pyte,
     redis,
     rich,
     structlog,
+    wcwidth,
   }:
   let
     # Stated once, where the program itself reads it.
@@ -30,22 +36,30 @@ python3Packages.callPackage (
 
     build-system = [ setuptools ];
     dependencies = [
+      aiohttp
       aiosqlite
+      asyncpg
       click
       hiredis
+      mautrix
       prometheus-client
       pydantic
       pydantic-settings
+      pyte
       redis
       rich
       structlog
+      wcwidth
     ];
 
     # The tests need servers and a terminal: `./corral test` runs them, from a checkout.
     doCheck = false;
     pythonImportsCheck = [
+      "corral.bridge.main"
       "corral.cowboy.main"
       "corral.cowboy.runner"
+      "corral.gateway.main"
+      "corral.tamq.main"
     ];
 
     meta = {

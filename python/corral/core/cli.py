@@ -58,9 +58,10 @@ class ProgramGroup(click.Group):
         **extra: Any,
     ) -> Any:
         output = Output(program=self.program)
+        given = sys.argv[1:] if args is None else list(args)
         try:
             result = super().main(
-                args,
+                given,
                 prog_name or self.program,
                 complete_var,
                 standalone_mode=False,
@@ -69,6 +70,8 @@ class ProgramGroup(click.Group):
                 **extra,
             )
         except click.ClickException as error:
+            # What cannot be parsed is refused before the option is looked at.
+            output.as_json |= "--json" in given
             if output.as_json:
                 output.show_error(UsageError(error.format_message()))
             else:
@@ -105,6 +108,15 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(inner)
     else:
         yield error
+
+
+log_level_option = click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Least level of log lines.",
+)
 
 
 def json_option(command: CommandT) -> CommandT:

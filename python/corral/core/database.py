@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -149,6 +150,16 @@ def check_database(path: Path) -> list[str]:
     return [line for line in found if line != "ok"] + orphans
 
 
+def examine_database(path: Path, schema: Schema) -> None:
+    """`ForeignDatabaseError` when the file is not ours or is newer, `StorageError` when it cannot
+    be read. Changes nothing."""
+    try:
+        with contextlib.closing(_read_only(path)) as connection:
+            _recognise(connection, path, schema)
+    except sqlite3.Error as error:
+        raise storage_error(error, path) from error
+
+
 def copy_database(path: Path, dest: Path) -> None:
     """A consistent copy, while others write: one file, mode 0600, on the disk, verified.
 
@@ -194,6 +205,11 @@ def _prepare_file(path: Path, *, create: bool) -> None:
     # Never open() an existing database beside SQLite: closing the descriptor would drop the locks
     # that this process holds on it.
     if not create or path.exists():
+        if not path.stat().st_mode & stat.S_IWUSR:
+            # SQLite would open it for reading and leave files beside it that only read as well.
+            raise StorageError(
+                f"{path}: is read-only", hint=f"chmod 600 {path}", ids={"path": str(path)}
+            )
         _make_private(path)
         for file in _beside(path):
             with contextlib.suppress(FileNotFoundError):
@@ -214,7 +230,8 @@ def _remove(path: Path) -> None:
 
 
 def _make_private(path: Path) -> None:
-    if path.stat().st_mode & 0o077:
+    mode = path.stat().st_mode
+    if mode & 0o077 or not mode & stat.S_IWUSR:
         path.chmod(0o600)
 
 

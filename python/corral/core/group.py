@@ -17,12 +17,42 @@ class TransactionEndedError(Exception):
     """The transaction of the whole group is gone in the middle; the cause, if known, says why."""
 
 
+class Callback(Generic[T]):
+    """Stands where a future does, for whoever wants the answer in the loop's same step.
+
+    `call(value, None)` or `call(None, error)`; what that raises goes to the loop's handler.
+    """
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[T | None, BaseException | None], None]) -> None:
+        self._call = call
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, value: T, /) -> None:
+        self._tell(value, None)
+
+    def set_exception(self, error: BaseException, /) -> None:
+        self._tell(None, error)
+
+    def _tell(self, value: T | None, error: BaseException | None) -> None:
+        try:
+            self._call(value, error)
+        except Exception as fault:  # the others of the group must still be answered
+            context = {"message": "an answer could not be taken", "exception": fault}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+
 class Request(Generic[T]):
     """What `submit()` was given, and later the value or the exception that it answers."""
 
     __slots__ = ("error", "fn", "future", "value")
 
-    def __init__(self, fn: Callable[[sqlite3.Connection], T], future: "asyncio.Future[T]") -> None:
+    def __init__(
+        self, fn: Callable[[sqlite3.Connection], T], future: "asyncio.Future[T] | Callback[T]"
+    ) -> None:
         self.fn = fn
         self.future = future
         self.value: T | None = None

@@ -1,5 +1,6 @@
 """Deterministic identifiers: the same input gives the same id in every process and release."""
 
+import functools
 import hashlib
 from typing import Final
 
@@ -17,13 +18,19 @@ def digest(domain_tag: str, *fields: bytes | str) -> bytes:
     `str` counts as its UTF-8 bytes. `ValueError` for an empty tag, `UnicodeEncodeError` for
     text that has no UTF-8 form.
     """
-    if not domain_tag:
-        raise ValueError("the domain tag must not be empty")
-    parts = [_VERSION]
-    for field in (domain_tag, *fields):
+    parts = [_tagged(domain_tag)]
+    for field in fields:
         data = field.encode() if isinstance(field, str) else field
         parts += (len(data).to_bytes(8, "big"), data)
     return hashlib.sha256(b"".join(parts)).digest()
+
+
+@functools.lru_cache(maxsize=64)  # there are few, and each is used for every event
+def _tagged(domain_tag: str) -> bytes:
+    if not domain_tag:
+        raise ValueError("the domain tag must not be empty")
+    data = domain_tag.encode()
+    return _VERSION + len(data).to_bytes(8, "big") + data
 
 
 def hex_id(domain_tag: str, *fields: bytes | str, length: int = 32) -> str:

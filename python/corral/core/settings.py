@@ -86,6 +86,9 @@ def load(cls: type[Settings], **overrides: Any) -> Settings:
         ) from None
 
 
+_UNKNOWN: Final = {"extra_forbidden": "there is no such setting"}  # instead of pydantic's words
+
+
 def key_path(location: tuple[int | str, ...]) -> str:
     """The path of a key as all error messages write it: `sources.a2a.read_count`."""
     return ".".join(str(part) for part in location) or "settings"
@@ -95,7 +98,7 @@ def _config_error(
     cls: type[ServiceSettings], given: dict[str, Any], error: ValidationError
 ) -> ConfigError:
     problems = [
-        (item["loc"], f"{key_path(item['loc'])}: {item['msg']}")
+        (item["loc"], f"{key_path(item['loc'])}: {_UNKNOWN.get(item['type'], item['msg'])}")
         for item in error.errors(include_url=False, include_input=False, include_context=False)
     ]
     location, first = problems[0]

@@ -32,7 +32,7 @@ from corral.core.database import (
     truncate_wal,
 )
 from corral.core.errors import StorageError
-from corral.core.group import Request, TransactionEndedError, answer
+from corral.core.group import Callback, Request, TransactionEndedError, answer
 from corral.core.reader import SqliteReader
 from corral.core.sqlfiles import load_sql, migrations
 
@@ -94,6 +94,7 @@ class SqliteWriter:
         self._connection: sqlite3.Connection | None = None
         self._loop_gone = False
         self._identity: tuple[int, int] | None = None
+        self._bytes = 0
         self._wal_path = Path(f"{path}-wal")
         self._wal_bytes = 0
         self._truncate_at_bytes = journal_size_limit_bytes
@@ -111,7 +112,7 @@ class SqliteWriter:
         closed: asyncio.Future[None] = loop.create_future()
         self._loop, self._loop_gone = loop, False
         self._closed, self._closing = closed, False
-        self._identity = None
+        self._identity, self._bytes = None, 0
         self._queue = SimpleQueue()
         # A daemon: a service that ends without close() must not hang; SQLite survives that.
         threading.Thread(
@@ -134,6 +135,19 @@ class SqliteWriter:
             return await future
         finally:
             del future  # else an exception and its traceback keep each other alive
+
+    def ask(
+        self,
+        fn: Callable[[sqlite3.Connection], T],
+        call: Callable[[T | None, BaseException | None], None],
+    ) -> None:
+        """As `submit`, without a task: in the event loop, `call` gets the value or the exception.
+
+        A writer that is not open raises here. What `call` raises goes to the loop's handler.
+        """
+        if not self._accepting:
+            raise self._error("is not open")
+        self._queue.put(Request(fn, Callback(call)))
 
     async def close(self) -> None:
         """Do all that was submitted, empty the write-ahead log, close. May be repeated."""
@@ -305,18 +319,21 @@ class SqliteWriter:
                 connection.close()
 
     def _same_file(self) -> int:
-        """Size of the log; refuses to call a file durable that was removed or replaced."""
+        """Size of the log; refuses to call a file durable that was removed, replaced or cut."""
         try:
             file = self.path.stat()
             identity = (file.st_dev, file.st_ino)
             self._identity = self._identity or identity
+            if file.st_size < self._bytes:  # nothing of ours makes it smaller
+                self._identity = (-1, -1)  # it stays refused, whatever it grows to
+            self._bytes = file.st_size
             if identity == self._identity:
                 # Without a connection the log may be gone: the last one that closes removes it.
                 return self._wal_path.stat().st_size if self._connection else 0
         except FileNotFoundError:
             pass
         raise self._error(
-            "was removed or replaced while in use",
+            "was removed, replaced or truncated while in use",
             "stop the service, put its database back, start it again",
         )
 

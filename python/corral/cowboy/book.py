@@ -59,7 +59,9 @@ class Book:
     the lane's queue in the order of their entries.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, repeats: bool = False) -> None:
+        """`repeats`: a start may be repeated without harm, under the same attempt."""
+        self.repeats = repeats
         self.open: dict[int, Turn] = {}
         self.by_entry: dict[tuple[int, bytes], Turn] = {}
         self.by_id: dict[str, Turn] = {}
@@ -215,7 +217,7 @@ class Book:
         for at_ms, turn in waiting:
             if at_ms > now_ms:
                 self.prepare_again.append((at_ms, turn))
-            elif turn.state is State.DISPATCHED and turn.started_at_ms is None:
+            elif turn.state is State.DISPATCHED and (self.repeats or turn.started_at_ms is None):
                 self.orders.prepare.append(turn)
 
     def next_due_ms(self) -> int | None:

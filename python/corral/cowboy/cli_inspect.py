@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 def explain(output: Output, agent: str, id_: str, source: str | None, show_content: bool) -> None:
     """Say what became of a message of AGENT: what is certain, what is not, what to do.
 
-    ID is the id of an inbox entry, of a turn, or the message id that its producer gave it. Asks the
-    daemon and reads Redis; when one of them does not answer, the rest is said, and that. Writes
-    nothing.
+    ID is the id of an inbox entry, of a turn, of an entry of the outbox that answers it, or the
+    message id that its producer gave it. Asks the daemon and reads Redis; when one of them does
+    not answer, the rest is said, and that. Writes nothing.
 
     \b
     Examples:
@@ -102,7 +102,7 @@ def resubmit(
 def _body(content: str | None, case: "Case") -> bytes | None:
     import os
 
-    limit = case.source.content_max_bytes
+    limit = case.source.content_limit_bytes
     if content == "-":
         found = sys.stdin.buffer.read(limit + 1)
     elif content is None:

@@ -68,34 +68,23 @@ def turns_show(output: Output, agent: str, turn_id: str) -> None:
     output.show(found, view.fields(found))
 
 
-@turns.command("release")
-@agent_argument()
-@turn_argument
-@json_option
-@click.pass_obj
-def turns_release(output: Output, agent: str, turn_id: str) -> None:
-    """Let a held turn run again, as a resumed turn.
+def _decision(op: str, done: str, what: str) -> None:
+    """Adds the command `turns OP`: a decision about a held turn."""
 
-    \b
-    Example:
-      cowboy turns release scout scout.a2a.1.1732935482123-0
-    """
-    _decide(output, agent, turn_id, "release", "released")
+    @turns.command(op, help=f"{what}\n\n\b\nExample:\n  cowboy turns {op} scout {_TURN}")
+    @agent_argument()
+    @turn_argument
+    @json_option
+    @click.pass_obj
+    def decide(output: Output, agent: str, turn_id: str) -> None:
+        request = {"op": op, "turn_id": turn_id_of(agent, turn_id)}
+        answer = asked(agent, request, COMMAND_TIMEOUT_S)
+        output.show({"turn_id": turn_id, **answer}, f"{done} {turn_id}")
 
 
-@turns.command("abandon")
-@agent_argument()
-@turn_argument
-@json_option
-@click.pass_obj
-def turns_abandon(output: Output, agent: str, turn_id: str) -> None:
-    """End a held turn; its sender is told.
-
-    \b
-    Example:
-      cowboy turns abandon scout scout.a2a.1.1732935482123-0
-    """
-    _decide(output, agent, turn_id, "abandon", "abandoned")
+_TURN = "scout.a2a.1.1732935482123-0"
+_decision("release", "released", "Let a held turn run again, as a resumed turn.")
+_decision("abandon", "abandoned", "End a held turn; its sender is told.")
 
 
 @turns.command("cancel")
@@ -123,9 +112,3 @@ def turns_cancel(output: Output, agent: str, turn_id: str) -> int:
         text = f"too late: {turn_id} is {answer.get('state')} ({answer.get('outcome')})"
     output.show(answer, text)
     return 0 if answer.get("cancelled") else EXIT_UNHEALTHY
-
-
-def _decide(output: Output, agent: str, turn_id: str, op: str, done: str) -> None:
-    request = {"op": op, "turn_id": turn_id_of(agent, turn_id)}
-    answer = asked(agent, request, COMMAND_TIMEOUT_S)
-    output.show({"turn_id": turn_id, **answer}, f"{done} {turn_id}")

@@ -6,13 +6,16 @@ value of another type or out of range is refused, and the error begins with the 
 """
 
 import json
+import os
 import re
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from corral.core import sockets
 from corral.cowboy.strictjson import KeyPathError, Problem, RefusedError, parse, read_text
 
 FILE_NAME = "sources.json"
@@ -26,6 +29,10 @@ PAYLOAD_CEILING_BYTES = 8 * 1024 * 1024
 ENVIRONMENT_MAX = 128
 ARGUMENTS_MAX = 256
 ARGUMENT_MAX_CHARS = 32_000  # at most 128,000 bytes: Linux takes 128 KiB per string
+# TAMQ takes 8 KiB; what says which turn it is and how to answer needs the rest.
+WAKE_CONTENT_MAX_BYTES = 7 * 1024
+# A session's answer travels base64-encoded in one control frame of at most 1 MiB.
+SESSION_REPLY_MAX_BYTES = 512 * 1024
 
 _NAME_PART = r"[a-z][a-z0-9-]{0,30}"
 NAME_PATTERN = f"^{_NAME_PART}$"
@@ -61,6 +68,12 @@ def _no_nul(value: str) -> str:
 def _environment_name(value: str) -> str:
     if re.fullmatch(_ENVIRONMENT_PATTERN, value) is None or value.endswith("\n"):
         raise ValueError("not a name that a run's environment can have (the runner sets CORRAL_*)")
+    return value
+
+
+def _socket_path(value: str) -> str:
+    if not value.startswith("/") or len(os.fsencode(value)) > sockets.PATH_MAX_BYTES:
+        raise ValueError(f"must be an absolute path of at most {sockets.PATH_MAX_BYTES} bytes")
     return value
 
 
@@ -132,6 +145,28 @@ class EchoRunner(_Model):
     )
 
 
+class TamqRunner(_Model):
+    """Wakes a live session through TAMQ; what that says with `cowboy reply` is the answer."""
+
+    kind: Literal["tamq"]
+    repo: Text = Field(
+        min_length=1, description="The repository of the session, as the gita registry names it."
+    )
+    socket: Annotated[Text, AfterValidator(_socket_path)] = Field(
+        description="Where the TAMQ of the runner's user listens.",
+        json_schema_extra={"pattern": r"^/[^\u0000]*$"},
+    )
+    turn_timeout_s: int = Field(
+        default=3600, ge=1, le=604_800, description="How long the session has for its answer."
+    )
+    reply_max_bytes: int = Field(
+        default=65_536, ge=1, le=SESSION_REPLY_MAX_BYTES, description="Longest answer."
+    )
+
+
+Runner = ExecRunner | TamqRunner | EchoRunner
+
+
 class AgentLimits(_Model):
     """Limits over all sources of the agent together."""
 
@@ -165,7 +200,7 @@ class SourceConfig(_Model):
         description="For a turn whose run is over with unknown outcome: tell the sender, "
         "run it again as a resumed turn, or hold it for the operator."
     )
-    runner: Annotated[ExecRunner | EchoRunner, Field(discriminator="kind")] = Field(
+    runner: Annotated[Runner, Field(discriminator="kind")] = Field(
         description="What answers the entries."
     )
     block_ms: int = Field(
@@ -190,7 +225,10 @@ class SourceConfig(_Model):
         default=10, ge=1, le=1000, description="Refusals by the outbox before a reply is dead."
     )
     content_max_bytes: int = Field(
-        default=1_048_576, ge=1, le=PAYLOAD_CEILING_BYTES, description="Longest `content`."
+        default=1_048_576,
+        ge=1,
+        le=PAYLOAD_CEILING_BYTES,
+        description=f"Longest `content`; with `tamq` {WAKE_CONTENT_MAX_BYTES} unless it is less.",
     )
     metadata_max_bytes: int = Field(
         default=1024, ge=64, le=65_536, description="Longest value of any other field."
@@ -209,6 +247,12 @@ class SourceConfig(_Model):
     @property
     def source(self) -> str:
         return self.stream.split(":")[1]
+
+    @property
+    def content_limit_bytes(self) -> int:
+        """Longest content that is taken."""
+        wakes = isinstance(self.runner, TamqRunner)
+        return min(self.content_max_bytes, WAKE_CONTENT_MAX_BYTES if wakes else sys.maxsize)
 
     @property
     def replies_key(self) -> str:
@@ -240,6 +284,11 @@ class SourceConfig(_Model):
 
     @model_validator(mode="after")
     def _limits_agree(self) -> Self:
+        if self.content_limit_bytes < self.content_max_bytes and (
+            "content_max_bytes" in self.model_fields_set
+        ):
+            more = f"{self.content_max_bytes} is more than a wake carries"
+            raise KeyPathError(("content_max_bytes",), f"{more}, {self.content_limit_bytes}")
         for lower, upper in (
             ("read_count", "backlog_max"),
             ("channel_backlog_max", "backlog_max"),

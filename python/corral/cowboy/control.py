@@ -3,7 +3,8 @@
     {"op": "status"}  ->  {"ok": true, …}  |  {"ok": false, "error": {"code", "message", "hint"}}
 
 The socket has mode 0600 from its first instant, and the kernel says who connects: root and the
-server's own user are served. A connection that talks garbage, too much or too slowly is answered
+server's own user are served. (The one that takes answers, `reply.sock`, serves the agent's user,
+too; it has no other command.) A connection that talks garbage, too much or too slowly is answered
 with an error and closed; it disturbs no other. A request that was read is carried out, even when
 its client is gone by then.
 """
@@ -12,16 +13,14 @@ import asyncio
 import json
 import os
 import socket
-import stat
-import struct
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
-from corral.core import logs
-from corral.core.errors import ConfigError, CorralError, UnavailableError, UsageError
+from corral.core import logs, sockets
+from corral.core.errors import CorralError, UnavailableError, UsageError
 
 FRAME_MAX_BYTES: Final = 1024 * 1024  # of a request and of an answer, newline included
 READ_TIMEOUT_S: Final = 10.0
@@ -30,8 +29,6 @@ STOP_TIMEOUT_S: Final = 10.0
 
 Request = Mapping[str, object]
 Handler = Callable[[Request], Awaitable[Mapping[str, object]]]
-
-_CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
 
 class PeerDeniedError(UnavailableError):
@@ -76,7 +73,10 @@ class ControlServer:
         frame_max_bytes: int = FRAME_MAX_BYTES,
         read_timeout_s: float = READ_TIMEOUT_S,
         connections_max: int = CONNECTIONS_MAX,
+        also: int | None = None,
     ) -> None:
+        """`also` is one more user who is served; then the peer alone decides, not the mode."""
+        self._also = also if also != os.getuid() else None
         self._path = path
         self._handlers = dict(handlers)
         self._frame_max_bytes = frame_max_bytes
@@ -97,7 +97,8 @@ class ControlServer:
 
     async def start(self) -> None:
         """Listens. Raises UnavailableError when another process does, ConfigError for the path."""
-        listener, self._inode = await asyncio.to_thread(_bind, self._path)
+        mode = 0o600 if self._also is None else 0o666
+        listener, self._inode = await asyncio.to_thread(_listen, self._path, mode)
         # The limit counts what comes before the newline.
         self._server = await asyncio.start_unix_server(
             self._connected, sock=listener, limit=self._frame_max_bytes - 1
@@ -116,7 +117,7 @@ class ControlServer:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         self._server = None
-        await asyncio.to_thread(_unlink_own, self._path, self._inode)
+        await asyncio.to_thread(sockets.unlink_own, self._path, self._inode)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
@@ -164,11 +165,8 @@ class ControlServer:
         return frame
 
     def _admit(self, writer: asyncio.StreamWriter) -> None:
-        raw = writer.get_extra_info("socket").getsockopt(
-            socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
-        )
-        _, uid, _ = _CREDENTIALS.unpack(raw)
-        if not peer_allowed(uid, os.getuid()):
+        uid = sockets.credentials(writer.get_extra_info("socket")).uid
+        if uid != self._also and not peer_allowed(uid, os.getuid()):
             self._log.warning("control peer denied", uid=uid)
             raise PeerDeniedError(
                 f"user {uid} may not command this daemon", hint="run it as root or as its user"
@@ -272,47 +270,7 @@ def _encode(value: Mapping[str, object]) -> bytes:
     return json.dumps(dict(value), separators=(",", ":")).encode() + b"\n"
 
 
-def _bind(path: Path) -> tuple[socket.socket, int]:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)  # the runner may come later, or live elsewhere
-        _clear(path)
-        # Linux gives the socket file the mode of the socket, so there is no instant of another.
-        os.fchmod(listener.fileno(), 0o600)
-        listener.bind(os.fspath(path))
-        listener.listen()
-        listener.setblocking(False)
-        return listener, path.stat().st_ino
-    except BaseException as error:
-        listener.close()
-        if isinstance(error, OSError):
-            raise ConfigError(
-                f"runtime_dir: cannot listen at {path}: {error}", hint="is its folder there?"
-            ) from error
-        raise
-
-
-def _clear(path: Path) -> None:
-    """Removes the socket of a server that is dead; refuses what is alive or no socket."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise ConfigError(f"runtime_dir: {path} is there and is no socket", hint="remove it")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(os.fspath(path))
-        except (ConnectionRefusedError, FileNotFoundError):
-            path.unlink(missing_ok=True)
-            return
-        except BlockingIOError:
-            pass  # its queue is full: alive
-    raise UnavailableError(f"another daemon listens at {path}", hint="stop it first")
-
-
-def _unlink_own(path: Path, inode: int) -> None:
-    with suppress(FileNotFoundError):
-        if path.stat().st_ino == inode:
-            path.unlink()
+def _listen(path: Path, mode: int) -> tuple[socket.socket, int]:
+    with suppress(OSError):  # what is wrong is told by listening
+        path.parent.mkdir(mode=0o700)  # the runner may come later, or live elsewhere
+    return sockets.listen(path, "runtime_dir", mode=mode)

@@ -1,14 +1,14 @@
 """`cowboy run AGENT`: all sources of one agent in one process, around one ledger."""
 
 import asyncio
-import fcntl
 import gc
 import os
 import signal
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
-from corral.core import logs
+from corral.core import logs, sockets
 from corral.core.clock import SystemClock
 from corral.core.crashpoints import crashpoint
 from corral.core.errors import UnavailableError
@@ -23,6 +23,7 @@ from corral.cowboy.inquiry import Inquiry
 from corral.cowboy.machine import Machine
 from corral.cowboy.operations import Operations
 from corral.cowboy.redisconn import Wire, connection_to
+from corral.cowboy.replying import Replying
 from corral.cowboy.runner.domain import PrepareRequest, RunnerEvent
 from corral.cowboy.runner_client import RunnerClient
 from corral.cowboy.session import Session
@@ -45,14 +46,9 @@ def only_one(path: Path) -> int:
     `UnavailableError` when another daemon has it.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise UnavailableError(
-            f"{path}: another daemon serves this agent", hint="stop it first"
-        ) from None
+    handle = sockets.lock(path)
+    if handle is None:
+        raise UnavailableError(f"{path}: another daemon serves this agent", hint="stop it first")
     return handle
 
 
@@ -63,6 +59,7 @@ class Daemon:
         self.settings = settings
         self.agent = agent
         self.sources = settings.load_sources(agent)
+        self.runner_uid = settings.runner_uid()
         self.endpoint = settings.redis_endpoint(agent_username(agent))
         self.clock = SystemClock()
         self.notifier = Notifier.from_environment()
@@ -106,15 +103,20 @@ class Daemon:
         operations = Operations(self)
         handlers = operations.table() | Inquiry(self, operations).table()
         control = ControlServer(self.settings.control_socket(self.agent), handlers)
+        replies = self._replies(operations)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        await control.start()
-        try:
+        async with control, replies or nullcontext():
             await self._work(operations, stop)
-        finally:
-            await control.stop()
+
+    def _replies(self, operations: Operations) -> ControlServer | None:
+        """Where live sessions answer, if any source has one."""
+        if not any(engine.machine.wakes for engine in self.engines.values()):
+            return None
+        socket = self.settings.reply_socket(self.agent)
+        return ControlServer(socket, Replying(self, operations).table(), also=self.runner_uid)
 
     async def _work(self, operations: Operations, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
@@ -197,6 +199,7 @@ class Daemon:
                 crashpoint(points.FORGET)
 
     def _request(self, machine: Machine, turn: Turn) -> PrepareRequest:
+        started_ms = turn.started_at_ms  # set only when the wake of a live session is repeated
         return PrepareRequest(
             turn.id,
             turn.attempt,
@@ -206,8 +209,9 @@ class Daemon:
             turn.sender,
             turn.channel,
             session_id(machine.agent, machine.source, turn.lane),
-            turn.starts > 0,
+            turn.starts > (0 if started_ms is None else 1),
             turn.traceparent,
+            0 if started_ms is None else max(self.clock.wall_ms() - started_ms, 1),
         )
 
 

@@ -15,6 +15,7 @@ DISK_FREE_MIN_BYTES: Final = 64 * 1024 * 1024
 ANOMALIES_WINDOW_MS: Final = 24 * 3_600_000
 SERVER_FLOOR: Final = (7, 0)
 
+_AT_WORK: Final = ("running", "redis_full", "not_now", "stalled")  # the daemon has made its mark
 _ASK_AGAIN: Final = "start the daemon, then run 'cowboy doctor' again"
 _REACH: Final = "repair the way to Redis first (the check 'redis' says what is wrong)"
 
@@ -28,6 +29,8 @@ ANOMALIES: Final = {
     "conflict": "a producer reuses message ids for other words: repair the producer",
     "trimmed": "somebody removes entries before they are read: find who trims the inbox",
     "deleted": "somebody deletes entries that are pending: find who uses XDEL",
+    "passed_over": "the group was set past entries, or another consumer took them: 'cowboy status' "
+    "names the first; 'cowboy explain' it and those after it",
     "payload_lost": "somebody removes entries before they are read: find who trims the inbox",
     "incarnation_began": "Redis lost its data: check its append-only file and its disk",
 }
@@ -123,7 +126,7 @@ def poll(facts: Examined) -> Iterator[Finding]:
 _POLL_FIXES: Final = {
     "stalled": "look whether Redis answers ('redis-cli ping'); else restart the daemon",
     "blocked": "'cowboy adopt' explains whose ledger it is and takes over",
-    "disconnected": "look whether Redis runs, and at its credential",
+    "disconnected": "look whether Redis runs, and at the credential and ACL of the agent's user",
     "redis_full": "raise maxmemory, or let the outboxes' readers catch up",
     "not_now": "look at the server's log: disk, replica or script",
     "storage_full": "make room on the ledger's disk; work goes on by itself",
@@ -144,6 +147,28 @@ def runner(facts: Examined) -> Iterator[Finding]:
         yield _failed("runner", "the runner does not answer: no turn can start", fix)
     else:
         yield _ok("runner", "connected")
+
+
+def session(facts: Examined) -> Iterator[Finding]:
+    for one in facts.sessions:
+        check, where = f"session {one.source}", f"at {one.socket}"
+        if one.hidden:
+            yield _unknown(check, f"no permission to ask {where}", "run this as root")
+        elif one.error:
+            fix = "start the TAMQ of the runner's user: its unit, or 'tamq serve'; turns wait"
+            yield _failed(check, f"{one.error} {where}", fix)
+        elif one.foreign:
+            fix = "run the runner as the user whose sessions it is to wake"
+            yield _failed(check, f"the TAMQ {where} is another user's than the runner", fix)
+        elif one.live == 0:
+            fix = f"start one: tamq run --repo {one.repo} -- COMMAND; until then turns wait"
+            yield _failed(check, f"no live session serves {one.repo}", fix)
+        elif (one.live or 0) > 1:
+            fix = "end or 'tamq detach' all but one: TAMQ never chooses; until then turns wait"
+            yield _failed(check, f"{one.live} live sessions serve {one.repo}", fix)
+        else:
+            seen = "only its user sees its sessions" if one.live is None else "one live session"
+            yield _ok(check, f"TAMQ answers; {seen}")
 
 
 def ledger_integrity(facts: Examined) -> Iterator[Finding]:
@@ -187,7 +212,11 @@ def ledger_owner(facts: Examined) -> Iterator[Finding]:
             yield _unknown(check, why or "Redis was not read", _REACH)
         elif stream.ledger_uuid is None:
             text = "no ledger has served this stream yet"
-            yield _ok(check, text) if ours else _unknown(check, text, _ASK_AGAIN)
+            if ours and status is not None and status.get("state") in _AT_WORK:
+                lost = "Redis has lost its mark of the ledger that serves it"
+                yield _unknown(check, lost, "if this stays: docs/runbooks/redis-lost-data.md")
+            else:
+                yield _ok(check, text) if ours else _unknown(check, text, _ASK_AGAIN)
         elif not facts.ledger.exists and not facts.ledger.error and not ours:
             yield _failed(check, f"lost: Redis names ledger {stream.ledger_uuid}", adopt)
         elif status is None or not ours:
@@ -370,6 +399,7 @@ CHECKS: Final[tuple[Callable[[Examined], Iterator[Finding]], ...]] = (
     anonymous,
     daemon,
     runner,
+    session,
     poll,
     group,
     consumers,

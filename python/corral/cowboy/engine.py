@@ -16,7 +16,7 @@ from corral.core.backoff import Backoff
 from corral.core.crashpoints import crashpoint
 from corral.core.errors import CorralError, StorageError, UnavailableError, UsageError
 from corral.cowboy import points
-from corral.cowboy.config import ExecRunner, SourceConfig
+from corral.cowboy.config import EchoRunner, SourceConfig
 from corral.cowboy.domain import ZERO_ID, State, after, before
 from corral.cowboy.intake import Intake
 from corral.cowboy.machine import Machine
@@ -89,7 +89,7 @@ class Engine:
 
     @property
     def needs_runner(self) -> bool:
-        return isinstance(self.config.runner, ExecRunner)
+        return not isinstance(self.config.runner, EchoRunner)
 
     # ------------------------------------------------------------ posting
 
@@ -112,8 +112,8 @@ class Engine:
         for turn in book.busy.values():
             book.orders.query.append((turn.id, turn.attempt))
         ended = (t for t in book.open.values() if t.attempt and t.state is not State.DISPATCHED)
-        book.orders.forget += [*book.ended_runs, *((turn.id, turn.attempt) for turn in ended)]
-        book.ended_runs.clear()
+        book.ended_runs += ((turn.id, turn.attempt) for turn in ended)
+        self.machine.end_runs()
 
     def runner_lost(self) -> None:
         self._runner_there = False
@@ -142,7 +142,7 @@ class Engine:
         Before the source is verified only an `urgent` one runs (what verifies it); others raise.
         """
         if not (urgent or self.verified):
-            raise CorralError(
+            raise UnavailableError(
                 f"source {self.name} is not at work yet", hint="cowboy status says why"
             )
         command = Command(action, asyncio.get_running_loop().create_future())
@@ -202,7 +202,7 @@ class Engine:
         self._events.clear()
         self._urgent.clear()
         self._marks.clear()
-        self._answer(CorralError("the ledger was read again", hint="ask again"))
+        self._answer(UnavailableError("the ledger was read again", hint="ask again"))
         self.offered = 0
         self.out.restart.clear()
         position, waiting, tallies = await self.shared.writer.submit(self._read)

@@ -13,7 +13,7 @@ from corral import __version__
 from corral.core.clock import wall_ms
 from corral.core.errors import CorralError
 from corral.core.sqlite import migrations
-from corral.cowboy import hostfacts
+from corral.cowboy import hostfacts, tamqfacts
 from corral.cowboy.access import configured_namespace, operator_endpoint
 from corral.cowboy.config import GROUP, SourceConfig
 from corral.cowboy.control import ask
@@ -61,6 +61,7 @@ def examine(settings: CowboySettings, agent: str) -> Examined:
         schema=len(migrations("corral.cowboy")),
         application_id=APPLICATION_ID,
         version=__version__,
+        sessions=tamqfacts.sessions(sources, settings.runner_socket(agent)),
     )
 
 
@@ -90,6 +91,7 @@ def ask_daemon(settings: CowboySettings, agent: str) -> DaemonFacts:
 # ---------------------------------------------------------------- Redis
 
 Mark = tuple[str | None, frozenset[str] | None]  # last delivered id, ids pending (None: too many)
+Looked = tuple[dict[str, Any], dict[str, Mark]]  # fields of `RedisFacts`, marks by source
 
 
 def _redis(
@@ -99,13 +101,26 @@ def _redis(
         endpoint = operator_endpoint(settings)
     except CorralError as error:
         return RedisFacts(error=error.message), {}, None
-    anonymous, anonymous_error = asyncio.run(_anonymous(endpoint))
+    (anonymous, anonymous_error), looked = asyncio.run(_both(endpoint, sources))
     facts = RedisFacts(anonymous=anonymous, anonymous_error=anonymous_error)
-    try:
-        found, marks = asyncio.run(_look(endpoint, sources))
-    except RedisFault as fault:
-        return replace(facts, error=fault.message, down=True), {}, None
+    if isinstance(looked, RedisFault):
+        return replace(facts, error=looked.message, down=True), {}, None
+    found, marks = looked
     return replace(facts, **found), marks, endpoint
+
+
+async def _both(
+    endpoint: RedisEndpoint, sources: Mapping[str, SourceConfig]
+) -> tuple[tuple[str, str], Looked | RedisFault]:
+    """At one time: a server that stands still lets each wait for its time-out."""
+
+    async def looked() -> Looked | RedisFault:
+        try:
+            return await _look(endpoint, sources)
+        except RedisFault as fault:
+            return fault
+
+    return await asyncio.gather(_anonymous(endpoint), looked())
 
 
 async def _anonymous(endpoint: RedisEndpoint) -> tuple[str, str]:
@@ -123,9 +138,7 @@ async def _anonymous(endpoint: RedisEndpoint) -> tuple[str, str]:
     return "admitted", ""
 
 
-async def _look(
-    endpoint: RedisEndpoint, sources: Mapping[str, SourceConfig]
-) -> tuple[dict[str, Any], dict[str, Mark]]:
+async def _look(endpoint: RedisEndpoint, sources: Mapping[str, SourceConfig]) -> Looked:
     async with connected(endpoint) as wire:
         hello = pairs_of(await wire.call("HELLO"))
         server = _text(hello.get("server")) or "unknown"

@@ -6,7 +6,7 @@ A field that could not be found out is None, and a text beside it says why.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Result(StrEnum):
@@ -120,6 +120,18 @@ class NamespaceFacts:
     egress_error: str = ""
 
 
+class TamqFacts(NamedTuple):
+    """The TAMQ of a source that wakes a live session; `error` when it does not answer."""
+
+    source: str
+    socket: str
+    repo: str
+    error: str = ""
+    hidden: bool = False  # this user may not ask
+    foreign: bool = False  # it is another user's than the runner's, and will not serve that
+    live: int | None = None  # sessions that serve the repository; None: only its user may see
+
+
 @dataclass(frozen=True, slots=True)
 class Examined:
     """All facts about one agent."""
@@ -137,3 +149,4 @@ class Examined:
     schema: int
     application_id: int
     version: str
+    sessions: tuple[TamqFacts, ...] = ()

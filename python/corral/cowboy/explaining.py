@@ -20,7 +20,6 @@ SIDE_EFFECTS: Final = (
 )
 NOTHING: Final = "nothing"
 
-
 _DELIVERY: Final[Mapping[Delivery, str]] = {
     Delivery.NO_READER: "which nobody reads yet (the outbox has no group 'source')",
     Delivery.UNREAD: "which its reader has not read yet",
@@ -104,9 +103,9 @@ def _dispatched(turn: Mapping[str, Any], seen: Seen, known: Known) -> Explanatio
     again = "Redis will not offer it again, " if acked else ""
     return Explanation(
         "acknowledged_unanswered" if acked else "running",
-        f"its run was started, {again}and no answer is recorded: the ledger keeps it until there "
-        "is an answer or a notice",
-        "what its run has done so far",
+        f"its start is committed, {again}and no answer is recorded: the ledger keeps it until "
+        "there is an answer or a notice",
+        "whether its run has begun, and what it has done so far",
         "wait for its end or its timeout, or end it with 'cowboy turns cancel'; never send it "
         "again meanwhile",
         SIDE_EFFECTS,
@@ -183,6 +182,9 @@ _WORDS: Final[Mapping[str, str]] = {
     "payload_lost": "its content was removed before it was read, so nothing ran",
     "outbox_refused": "the outbox refused its answer, which is in its dead letter",
     "empty": "it had no usable content, so nothing ran and nobody was told",
+    "cancel_applied": "it asked to cancel a turn, which is cancelled, and its sender was told",
+    "cancel_too_late": "it asked to cancel a turn that had ended before, and its sender was told",
+    "cancel_unknown": "it asked to cancel what the ledger does not have, and its sender was told",
 }
 
 
@@ -224,6 +226,9 @@ _AFTERWARDS: Final = {
     "start_failed": "repair the program, then 'cowboy resubmit'",
     "payload_lost": "ask its sender to send it again",
     "empty": "ask its sender what it meant, if it matters",
+    "cancel_applied": "explain the message that it cancelled, for what that one's run did",
+    "cancel_too_late": "explain the message that it meant: that one has its answer",
+    "cancel_unknown": "ask its sender which message it meant; that one may still run",
 }
 
 
@@ -265,6 +270,14 @@ def _of_note(known: Known, seen: Seen) -> Explanation | None:
             "acknowledged and never started",
             NOTHING,
             "explain the earlier one: 'cowboy explain' takes its message_id",
+        )
+    if "passed_over" in kinds and not (seen.present or seen.pending or seen.answers):
+        return Explanation(
+            "passed_over",
+            "the group was set past it, or another consumer took it, and it is trimmed since",
+            "whether another consumer started it",
+            "look for its effects; if there are none, ask its sender to send it again",
+            SIDE_EFFECTS,
         )
     if ("trimmed" in kinds or "deleted" in kinds) and not seen.present:
         return Explanation(
@@ -363,8 +376,9 @@ def _redis_alone(entry: str, seen: Seen, known: Known, reclaim_idle_ms: int) -> 
     start = f"start the daemon ({known.why_not}) and ask again before anything else"
     ledger = "what the ledger knows: whether it started, and what it will answer"
     if seen.present is None:
-        why = "; ".join(seen.refused) or "no way to Redis is set up"
-        return Explanation("unknown", "nothing", f"everything: {known.why_not}, and {why}", start)
+        why = "; ".join(seen.refused).rstrip(".") or "no way to Redis is set up"
+        todo = "repair both ('cowboy doctor' helps), and ask again before anything else"
+        return Explanation("unknown", NOTHING, f"everything: {known.why_not}, and {why}", todo)
     if seen.answers:
         last = seen.answers[-1]
         return Explanation(

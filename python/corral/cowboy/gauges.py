@@ -52,6 +52,7 @@ KINDS: Final = {
     "trimmed": "entries removed before they were read",
     "deleted": "pending entries that were deleted",
     "payload_lost": "parked turns whose content was removed",
+    "passed_over": "times that the group did not offer the next entry of its stream",
     "below_watermark": "entries offered again long after they ended",
     "incarnation_began": "times that Redis had lost the stream",
     "adopted": "times that a ledger took the stream over",

@@ -56,6 +56,10 @@ def files(settings: CowboySettings, agent: str) -> tuple[FileFact, ...]:
 def _wanted(settings: CowboySettings, agent: str) -> Iterator[tuple[Path, int, bool]]:
     """Paths, the bits that they must not have, and whether they may be missing."""
     state, ledger = settings.state_path(agent), settings.ledger_path(agent)
+    # Who may write into a folder may put another file in the place of one that is private.
+    for folder in (settings.config_dir, settings.state_dir, settings.runtime_dir):
+        yield folder, _NOT_WRITABLE, True
+    yield settings.sources_path(agent).parent, _NOT_WRITABLE, True
     yield settings.sources_path(agent), _NOT_WRITABLE, False
     yield settings.runtime_path(agent), _NOT_WRITABLE, False
     yield settings.control_socket(agent), _PRIVATE, True

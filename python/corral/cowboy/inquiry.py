@@ -55,13 +55,16 @@ class Inquiry:
     async def find(self, request: Request) -> dict[str, object]:
         """What the ledger knows of an entry id, a turn id or a producer's message id.
 
-        One part for each source of the agent (or for `source` alone), found or not.
+        One part for each source of the agent (or for `source` alone), found or not. With `answer`
+        an entry id is one of an outbox.
         """
         text = request.get("id")
         if not isinstance(text, str) or not text or not text.isprintable():
             raise UsageError("id is missing, or is no text")
         wanted = request.get("source")
         by, source = kind_of(text), wanted
+        if by == "entry" and request.get("answer") is True:
+            by = "answer"
         if by == "turn":
             engine, _ = self._operations.engine_of({"turn_id": text})
             source = engine.name
@@ -79,8 +82,12 @@ class Inquiry:
             key = message_key(text.encode())
             bounds = (engine.name, key + b"\0" * 16, key + b"\xff" * 16, FOUND_MAX)
             rows = await reader.fetch(SQL["turns_of_message"], bounds)
+        elif by == "answer":
+            rows = await reader.fetch(
+                SQL["turns_of_answer"], (engine.name, text.encode(), FOUND_MAX)
+            )
         else:
-            incarnations = range(engine.intake.incarnation, 0, -1)[:INCARNATIONS_MAX]
+            incarnations = _incarnations(engine)
             if by == "turn":
                 _, _, incarnation, entry = parse_turn_id(text)
                 incarnations = range(incarnation, incarnation - 1, -1)
@@ -129,17 +136,9 @@ class Inquiry:
         if not all(isinstance(one, str) and kind_of(one) == "entry" for one in entries):
             raise UsageError("'entries' must be ids of entries")
         await asyncio.to_thread(importlib.import_module, "aiosqlite")
-        found = []
         async with SqliteReader(self._daemon.settings.ledger_path(self._daemon.agent)) as reader:
-            for one in entries:
-                entry = pack_id(one.encode())
-                bounds = (engine.name, engine.intake.incarnation, entry)
-                if not (
-                    await reader.fetch(SQL["turns_of_entry"], bounds)
-                    or await reader.fetch(SQL["notes_of_entry"], (engine.name, entry, 1))
-                ):
-                    found.append(one)
-        return {"source": engine.name, "unknown": found}
+            known = {one for one in entries if await _is_known(reader, engine, one)}
+        return {"source": engine.name, "unknown": [one for one in entries if one not in known]}
 
     # ------------------------------------------------------------ acts
 
@@ -178,6 +177,20 @@ class Inquiry:
         detail = f"as {new}: {note[:NOTE_MAX_CHARS]}"
         await engine.command(lambda: engine.machine.batch.note("resubmitted", entry, detail))
         return {"turn_id": turn_id, "as": new}
+
+
+def _incarnations(engine: "Engine") -> range:
+    """Those in which an entry is looked for, the present one first."""
+    return range(engine.intake.incarnation, 0, -1)[:INCARNATIONS_MAX]
+
+
+async def _is_known(reader: SqliteReader, engine: "Engine", entry_id: str) -> bool:
+    entry = pack_id(entry_id.encode())
+    for number in _incarnations(engine):
+        if await reader.fetch(SQL["turns_of_entry"], (engine.name, number, entry)):
+            return True
+    notes = await reader.fetch(SQL["notes_of_entry"], (engine.name, entry, FOUND_MAX))
+    return any(note["kind"] != "passed_over" for note in notes)  # such a one it never had
 
 
 def kind_of(text: str) -> str:

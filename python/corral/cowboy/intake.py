@@ -43,7 +43,7 @@ class Intake:
     def __init__(self, machine: Machine) -> None:
         config = machine.config
         self.machine = machine
-        self.limits = Limits(config.content_max_bytes, config.metadata_max_bytes)
+        self.limits = Limits(config.content_limit_bytes, config.metadata_max_bytes)
         self.incarnation = 1
         self.watermark = ZERO_ID
         self.last_taken = ZERO_ID
@@ -85,6 +85,12 @@ class Intake:
         """
         age_ms = self.machine.batch.now_ms - int.from_bytes(entry[:8], "big")
         return age_ms < self.machine.config.retention_h * 3_600_000
+
+    def passed_over(self, entry: bytes, lookup: Lookup) -> None:
+        """An entry that the group does not offer: it was set past it, or somebody else took it."""
+        open_turn = self.machine.book.by_entry.get((self.incarnation, entry))
+        if open_turn is None and not lookup.by_entries(self.incarnation, [entry]):
+            self.machine.batch.note("passed_over", entry)
 
     def deleted(self, entries: Sequence[bytes], lookup: Lookup) -> None:
         """Entries that Redis took off the pending list itself, because they were deleted."""

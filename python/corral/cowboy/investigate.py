@@ -48,7 +48,10 @@ def cases_of(settings: CowboySettings, agent: str, name: str, source: str | None
     """
     sources = settings.load_sources(agent).sources
     if source is not None and source not in sources:
-        raise UsageError(f"agent {agent} has no source {source!r}", hint="see its sources.json")
+        raise UsageError(
+            f"agent {agent} has no source {source!r}",
+            hint="of a source that was taken away, streams and turns stay: put it back to see them",
+        )
     if kind_of(name) == "message":
         turns = _turns_of_message(settings, agent, name, source)
         return [case for turn in turns for case in cases_of(settings, agent, turn, source)]
@@ -61,7 +64,23 @@ def cases_of(settings: CowboySettings, agent: str, name: str, source: str | None
         outbox_id = (known.turn or {}).get("outbox_id")
         seen = _evidence(endpoint, refused, sources[each], entry, outbox_id)
         cases.append(Case(sources[each], entry, known, seen))
-    return [case for case in cases if case.found] or cases
+    found = [case for case in cases if case.found]
+    if not found and kind_of(name) == "entry":
+        turns = _turns_of_answer(settings, agent, name, source)
+        found = [case for turn in turns for case in cases_of(settings, agent, turn, source)]
+    return found or cases
+
+
+def _turns_of_answer(
+    settings: CowboySettings, agent: str, name: str, source: str | None
+) -> list[str]:
+    """The turns whose answer is that entry of an outbox; none when the daemon cannot be asked."""
+    request = {"op": "find", "id": name, "source": source, "answer": True}
+    try:
+        told = ask(settings.control_socket(agent), request, ASK_TIMEOUT_S)
+    except CorralError:
+        return []
+    return [str(turn["turn_id"]) for part in told["sources"] for turn in part["turns"]]
 
 
 def _wanted(agent: str, name: str, source: str | None, sources: list[str]) -> Iterable[str]:

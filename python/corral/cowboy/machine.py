@@ -10,9 +10,9 @@ from collections.abc import Callable
 from corral.core.errors import UsageError
 from corral.cowboy import points
 from corral.cowboy.book import Batch, Book, retry_delay_ms
-from corral.cowboy.config import AckPolicy, EchoRunner, OnInterrupt, SourceConfig
+from corral.cowboy.config import AckPolicy, EchoRunner, OnInterrupt, SourceConfig, TamqRunner
 from corral.cowboy.domain import REPLY_OUTCOMES, TERMINAL, Ack, Kind, Outcome, Slot, State
-from corral.cowboy.runner.domain import RunPhase, RunResult
+from corral.cowboy.runner.domain import RunOutcome, RunPhase, RunResult
 from corral.cowboy.turn import Turn
 
 # The runner could not start a run, for a reason that passes.
@@ -31,7 +31,8 @@ class Machine:
         self.agent = agent
         self.source = source
         self.config = config
-        self.book = Book()
+        self.wakes = isinstance(config.runner, TamqRunner)
+        self.book = Book(repeats=self.wakes)
         self.instant = isinstance(config.runner, EchoRunner)
         self.runner_up = self.instant
         self.slots_left = slots_left
@@ -133,6 +134,8 @@ class Machine:
             self.book.orders.kill.append((turn_id, attempt))
             return
         if turn.id in self.book.cancels:
+            if self._perhaps_woken(turn):  # only a run that goes withdraws its wake
+                self.book.orders.go.append((turn_id, attempt))
             self.book.orders.kill.append((turn_id, attempt))
             return
         if turn.started_at_ms is None:
@@ -149,11 +152,14 @@ class Machine:
         if turn is None:
             return
         if reason.startswith(NO_ROOM):
-            if turn.id in self.book.cancels:
+            if turn.id in self.book.cancels and not self._perhaps_woken(turn):
                 self.cancelled(turn)
             else:
                 at_ms = self.batch.now_ms + NO_ROOM_RETRY_MS
                 self.book.prepare_again.append((at_ms, turn))
+            return
+        if self._perhaps_woken(turn):
+            self.interrupt(turn)
             return
         self.reply(turn, State.DONE, Outcome.START_FAILED, detail=reason[:200])
         self.settle_cancels(turn, Outcome.CANCEL_TOO_LATE)
@@ -172,6 +178,9 @@ class Machine:
                 self.cancelled(turn)
             else:
                 self.interrupt(turn)
+            return
+        if result.outcome == RunOutcome.SESSION_ENDED:
+            self.interrupt(turn)
             return
         outcome = Outcome(result.outcome)
         body = result.reply if outcome in REPLY_OUTCOMES else None
@@ -194,13 +203,18 @@ class Machine:
                 self.book.orders.kill.append((turn_id, attempt))
         elif phase is RunPhase.NEVER_WENT:
             self.never_went(turn)
-        elif turn.started_at_ms is None:
-            self.book.orders.prepare.append(turn)  # go was never said: certainly not run
+        elif turn.started_at_ms is None or self._perhaps_woken(turn):
+            # Go was never said: certainly not run. Or its session goes on without a runner: the
+            # same attempt is the same wake.
+            self.book.orders.prepare.append(turn)
         else:
             self.interrupt(turn)
 
     def never_went(self, turn: Turn) -> None:
         """Its run certainly did nothing: hand it over again, or let its cancellation win."""
+        if self._perhaps_woken(turn):
+            self.book.orders.prepare.append(turn)  # this run did nothing; one before it may have
+            return
         self.book.touch(turn)
         if turn.started_at_ms is not None:
             turn.starts -= 1
@@ -229,6 +243,29 @@ class Machine:
             self.reply(turn, State.DEAD, Outcome.POISONED, dead_copy=True)
         else:
             self.dispatch(turn)
+
+    def _perhaps_woken(self, turn: Turn) -> bool:
+        """Whether a live session may know of the turn's present attempt: it stays the same."""
+        return self.wakes and turn.started_at_ms is not None
+
+    def answered(self, turn: Turn, outcome: Outcome, body: bytes, mark: str) -> None:
+        """A live session answers its dispatched turn, whose run ends by that."""
+        self.batch.points.add(points.ANSWERED)
+        self.reply(turn, State.DONE, outcome, body=body, detail=mark)
+        self.settle_cancels(turn, Outcome.CANCEL_TOO_LATE)
+        self.book.ended_runs.append((turn.id, turn.attempt))
+        self.end_runs()
+
+    def end_runs(self) -> None:
+        """Runs of turns that are answered: a live session's goes on until it is told."""
+        book = self.book
+        if not self.wakes:
+            book.orders.forget += book.ended_runs
+        elif self.runner_up:
+            book.orders.kill += book.ended_runs
+        else:
+            return
+        book.ended_runs.clear()
 
     # ------------------------------------------------------------ cancellation
 
@@ -361,17 +398,12 @@ class Machine:
     def cancel_by_operator(self, turn: Turn) -> None:
         """End a turn, now or once its run is over; nobody but its own sender is told.
 
-        Raises UsageError when it is too late, or when the turn is itself a cancellation.
+        One that is answered stays as it is. Raises UsageError for a turn that is a cancellation.
         """
         if turn.kind is Kind.CANCEL:
             raise UsageError(f"{turn.id} is itself a request to cancel")
-        if self.cancel_at_once(turn):
+        if self.cancel_at_once(turn) or turn.state is not State.DISPATCHED:
             return
-        if turn.state is not State.DISPATCHED:
-            raise UsageError(
-                f"{turn.id} is {turn.state}: too late to cancel",
-                hint="cowboy turns show tells more",
-            )
         self.book.cancels.setdefault(turn.id, [])
         self.book.orders.kill.append((turn.id, turn.attempt))
 

@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from corral import __version__
+from corral.core.cli import log_level_option
 from corral.core.errors import UsageError
 from corral.cowboy.cli import (
     COMMAND_TIMEOUT_S,
@@ -29,6 +30,7 @@ from corral.cowboy.cli import (
 )
 from corral.cowboy.cli_doctor import doctor
 from corral.cowboy.cli_inspect import explain, resubmit
+from corral.cowboy.cli_reply import reply
 from corral.cowboy.cli_turns import turns
 
 BACKUP_TIMEOUT_S: Final = 600.0
@@ -47,14 +49,6 @@ So first make sure that no other daemon serves this agent and that the right led
 brought back, and look in the outbox for what was answered since the backup.
 """
 
-_log_level = click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="Least level of log lines.",
-)
-
 
 @click.group(
     cls=EntryGroup,
@@ -71,7 +65,7 @@ def cli() -> None:
 
 @cli.command()
 @agent_argument()
-@_log_level
+@log_level_option
 def run(agent: str, log_level: str) -> None:
     """Run the daemon of AGENT: all its sources, until SIGTERM.
 
@@ -89,7 +83,7 @@ def run(agent: str, log_level: str) -> None:
 
 @cli.command()
 @agent_argument()
-@_log_level
+@log_level_option
 def runner(agent: str, log_level: str) -> int:
     """Run the runner of AGENT: it starts the agent's runs and outlives the daemon.
 
@@ -159,7 +153,7 @@ def send(
     if config is None:
         raise UsageError(f"agent {agent} has no source {source!r}", hint="see its sources.json")
     if content == "-":
-        body = sys.stdin.buffer.read(config.content_max_bytes + 1)
+        body = sys.stdin.buffer.read(config.content_limit_bytes + 1)
     else:
         body = os.fsencode(content)
     message = redisops.Message(body, message_id or new_uuid(), sender, channel, thread)
@@ -283,7 +277,7 @@ def schema() -> None:
     click.echo(schema_text(), nl=False)
 
 
-for _command in (turns, doctor, explain, resubmit):
+for _command in (turns, doctor, explain, resubmit, reply):
     cli.add_command(_command)
 
 

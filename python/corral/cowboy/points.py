@@ -13,6 +13,8 @@ PREPARED = register("cowboy.prepared.received", "the child waits, its start is n
 STARTED = register("cowboy.started.committed", "the start is committed, go was not said")
 GO = register("cowboy.go.sent", "go was said: the agent runs")
 RESULT = register("cowboy.result.received", "the result is here, not committed")
+ANSWER = register("cowboy.answer.received", "a session's answer is here, not committed")
+ANSWERED = register("cowboy.answer.committed", "it is committed; its run goes on, nobody was told")
 REPLYING = register("cowboy.replying.committed", "answers or notices are committed, not in Redis")
 SETTLE = register("cowboy.settle.sent", "Redis has done a settlement, nothing of it is recorded")
 OUTBOX = register("cowboy.outbox.added", "the outbox has the entry, its id is not recorded")
@@ -26,4 +28,4 @@ CANCEL = register("cowboy.cancel.kill_sent", "the runner was told to kill a canc
 FORGET = register("cowboy.forget.sent", "the runner may forget a committed result")
 
 # In the order in which a tick's follow-up passes them.
-COMMITTED = (RECEIVED, INTERRUPTED, DISPATCHED, STARTED, HELD, SETTLED, REPLYING)
+COMMITTED = (RECEIVED, ANSWERED, INTERRUPTED, DISPATCHED, STARTED, HELD, SETTLED, REPLYING)

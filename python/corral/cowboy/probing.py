@@ -53,7 +53,7 @@ def probes(agent: str, sources: Mapping[str, SourceConfig]) -> list[Probe]:
         ),
         Probe(
             "metrics",
-            [("INFO", "server"), *(("XLEN", inbox) for inbox in inboxes)],
+            [("PING",), ("INFO", "server"), *(("XLEN", inbox) for inbox in inboxes)],
             [("ACL", "WHOAMI"), ("XRANGE", inboxes[0], "-", "-"), ("GET", f"{agent}:x:fence")],
         ),
     ]

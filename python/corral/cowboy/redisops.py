@@ -37,9 +37,9 @@ class Message:
         """Refuses what the daemon would not hand to the agent. Raises UsageError."""
         if not self.content.strip():
             raise UsageError("the content is empty", hint="the agent would never see it")
-        if len(self.content) > source.content_max_bytes:
+        if len(self.content) > source.content_limit_bytes:
             raise UsageError(
-                f"the content has more than {source.content_max_bytes} bytes",
+                f"the content has more than {source.content_limit_bytes} bytes",
                 hint=f"content_max_bytes of {source.source} in sources.json",
             )
         for name, value in self.metadata():

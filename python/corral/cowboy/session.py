@@ -43,6 +43,7 @@ class Session:
         self.adopt = False  # an operator accepted the consequences
         self._retry = asyncio.Event()
         self._trimmed = ZERO_ID
+        self._passed = ZERO_ID  # the last that was put on record as passed over
         self._trim_at_s = 0.0
 
     def retry_now(self) -> None:
@@ -174,6 +175,7 @@ class Session:
         self._engine.settled.set()
         idle = False
         blind = False  # the stream has entries above `seen` that the group does not offer
+        awaited = await self._next_one(reader, seen)
         scan_at_s = 0.0
         while True:
             count = await self._room()
@@ -190,8 +192,25 @@ class Session:
             self._offer(claimed, new)
             if new:
                 seen = new[-1].entry
+            if woken and not new and not blind:
+                awaited = await self._next_one(reader, seen)
+            if awaited is not None and count and (not new or seen >= awaited):
+                self._compare(awaited, new)
+                awaited = None
             blind = not new and (woken or blind)
             idle = not new and claimed.cursor == b"0-0"
+
+    async def _next_one(self, reader: Reader, seen: bytes) -> bytes | None:
+        """The first entry that the group must offer; None in a stream that nothing was taken of."""
+        taken = self._last_taken()
+        return await reader.first_after(max(seen, taken)) if taken != ZERO_ID else None
+
+    def _compare(self, awaited: bytes, new: list[Entry]) -> None:
+        """Puts on record that the group does not offer the entry that it must."""
+        engine = self._engine
+        if awaited != self._passed and awaited not in [item.entry for item in new]:
+            self._passed = awaited
+            engine.post(lambda: engine.intake.passed_over(awaited, engine.ledger))
 
     def _last_taken(self) -> bytes:
         return self._engine.intake.last_taken

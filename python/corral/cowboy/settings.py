@@ -12,18 +12,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote
 
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from corral.core import redisurl, sockets
 from corral.core.errors import ConfigError, UsageError
 from corral.core.settings import ServiceSettings
 from corral.cowboy.config import FILE_NAME, SourcesFile, is_name, load_sources
 
 # The kernel keeps 108 bytes for a Unix socket's path, its NUL included.
-SOCKET_PATH_MAX_BYTES = 107
-REDIS_PORT = 6379
+SOCKET_PATH_MAX_BYTES = sockets.PATH_MAX_BYTES
 
 
 @dataclass(frozen=True)
@@ -52,19 +52,11 @@ def _redis_url(value: str) -> str:
 
 def _split_redis_url(value: str) -> tuple[SplitResult, int]:
     """The parts and the database number. ValueError says what is wrong, without the URL."""
-    try:
-        parts = urlsplit(value)
-        port = parts.port  # raises for what is no port
-    except ValueError:
-        raise ValueError("is not a URL") from None
-    if parts.scheme not in {"redis", "rediss", "unix"}:
-        raise ValueError("must begin with redis://, rediss:// or unix:///")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("must not hold a user or password: use redis_username, redis_password")
+    parts = redisurl.split(value, "use redis_username, redis_password")
     if parts.fragment or (parts.query and not parts.query.startswith("db=")):
         raise ValueError("must have nothing after the path but ?db=N")
     if parts.scheme == "unix":
-        if parts.netloc or not parts.path.startswith("/") or port is not None:
+        if parts.netloc or not parts.path.startswith("/") or parts.port is not None:
             raise ValueError("must be unix:///path/of/the.sock")
         database = parts.query.removeprefix("db=")
     else:
@@ -106,6 +98,12 @@ class CowboySettings(ServiceSettings):
         min_length=1,
         description="For `runner`: the daemon's user. With it the runner serves that user and "
         "root alone; unset: its own user and root.",
+    )
+    runner_user: str | None = Field(
+        default=None,
+        min_length=1,
+        description="For `run`: the runner's user, where it is another than the daemon's. Its live "
+        "sessions may answer their turns with `cowboy reply`.",
     )
     runs_inherit: bool = Field(
         default=False,
@@ -170,17 +168,17 @@ class CowboySettings(ServiceSettings):
         """Where the runner keeps its records of runs."""
         return self._runner_path(agent) / "runs"
 
+    def reply_socket(self, agent: str) -> Path:
+        """Where the daemon takes answers of live sessions. ConfigError as `control_socket`."""
+        return _socket(self.runtime_path(agent) / "reply.sock", "runtime_dir")
+
     def daemon_uid(self) -> int | None:
         """Uid of `daemon_user`; None without one. ConfigError when no such user exists."""
-        if self.daemon_user is None:
-            return None
-        try:
-            return pwd.getpwnam(self.daemon_user).pw_uid
-        except KeyError:
-            raise ConfigError(
-                f"daemon_user: this system has no user {self.daemon_user!r}",
-                hint="set COWBOY_DAEMON_USER to the user that `cowboy run` runs as",
-            ) from None
+        return _uid("daemon_user", self.daemon_user, "`cowboy run`")
+
+    def runner_uid(self) -> int | None:
+        """Uid of `runner_user`, likewise."""
+        return _uid("runner_user", self.runner_user, "`cowboy runner`")
 
     def _runner_path(self, agent: str) -> Path:
         return (self.runner_dir or self.runtime_dir) / _agent(agent)
@@ -222,7 +220,7 @@ class CowboySettings(ServiceSettings):
             protocol=self.redis_protocol,
             socket=unquote(parts.path) if local else None,
             host="" if local else parts.hostname or "",
-            port=0 if local else parts.port or REDIS_PORT,
+            port=0 if local else parts.port or redisurl.PORT,
             tls=parts.scheme == "rediss",
             database=database,
         )
@@ -231,6 +229,16 @@ class CowboySettings(ServiceSettings):
 def agent_username(agent: str) -> str:
     """The ACL user of an agent's daemon."""
     return f"agent-{_agent(agent)}"
+
+
+def _uid(setting: str, user: str | None, who: str) -> int | None:
+    try:
+        return None if user is None else pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise ConfigError(
+            f"{setting}: this system has no user {user!r}",
+            hint=f"set COWBOY_{setting.upper()} to the user that {who} runs as",
+        ) from None
 
 
 def _agent(name: str) -> str:

@@ -1,7 +1,7 @@
 """Strict reading of a JSON file into a model; every fault is named by the path of its key.
 
 Refused beyond what the model refuses: repeated keys (validators keep the last one, which would
-hide the first), NaN and Infinity, text that is not UTF-8, and files over a size.
+hide the first), lone surrogates, NaN and Infinity, text that is not UTF-8, and files over a size.
 No value of the file is repeated in an error except where the model's own validators do so.
 """
 
@@ -105,7 +105,7 @@ class _Pairs(list[tuple[str, Any]]):
 def _refuse_loose_json(text: str) -> None:
     try:
         document = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_no_constant)
-        _refuse_repeated_keys(document, ())
+        _refuse_loose_parts(document, ())
     except json.JSONDecodeError as error:
         _refuse("", f"not JSON: {error.msg}, line {error.lineno} column {error.colno}")
     except RecursionError:
@@ -120,17 +120,28 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
-def _refuse_repeated_keys(value: object, path: tuple[str | int, ...]) -> None:
+def _refuse_loose_parts(value: object, path: tuple[str | int, ...]) -> None:
     if isinstance(value, _Pairs):
         seen: set[str] = set()
         for key, child in value:
             if key in seen:
                 _refuse(_dotted((*path, key)), "is there twice")
             seen.add(key)
-            _refuse_repeated_keys(child, (*path, key))
+            _refuse_surrogates(key, (*path, key))
+            _refuse_loose_parts(child, (*path, key))
     elif isinstance(value, list):
         for index, child in enumerate(value):
-            _refuse_repeated_keys(child, (*path, index))
+            _refuse_loose_parts(child, (*path, index))
+    elif isinstance(value, str):
+        _refuse_surrogates(value, path)
+
+
+def _refuse_surrogates(text: str, path: tuple[str | int, ...]) -> None:
+    """The validator's JSON reader refuses them, too, but names no key."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        _refuse(_dotted(path), "must not contain a lone surrogate")
 
 
 def _problem(detail: ErrorDetails, unions: Collection[KeyPath], known: set[str]) -> Problem:
@@ -165,6 +176,8 @@ def _leads(path: Sequence[str | int], union: KeyPath) -> bool:
 
 
 def _unknown_key(key: str, known: set[str]) -> str:
+    if key in known:
+        return "is not a key of this part"
     near = difflib.get_close_matches(key, known, n=1)
     return f"unknown key; did you mean {near[0]!r}?" if near else "unknown key"
 

@@ -178,6 +178,12 @@ class Reader:
         )
         return bool(reply)
 
+    async def first_after(self, after: bytes) -> bytes | None:
+        """The packed id of the first entry above this one, whoever was offered it."""
+        start = "(" + unpack_id(after).decode()
+        reply = await self._wire.call("XRANGE", self._config.stream, start, "+", "COUNT", 1)
+        return pack_id(reply[0][0]) if reply else None
+
 
 class Settler:
     """The connection that attaches, settles, fetches and trims."""

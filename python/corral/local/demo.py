@@ -1,36 +1,48 @@
-"""`./corral demo [--seed N] [--messages N] [--json]`: messages flow while everything is killed.
+"""`./corral demo [--seed N] [--messages N] [--report FILE]`: messages flow, all is killed.
 
-A real server with the generated ACL file, agent `scout` with its daemon and runner, three senders
-in five channels, and an agent that starts children, takes its time and writes an effect log.
-Daemon, runner and server are killed with SIGKILL by a seeded schedule. Then the model reconciles
-what the senders saw with the ledger and the effect log. Exit status 0 only if the guarantees hold.
+Three people mention two agents in six rooms of a real Synapse: bridge, gateway and cowboy carry
+each mention to `scout`, a program that starts children, takes its time and writes an effect log, or
+through TAMQ to `pilot`, a live session in a terminal, and the answers back. Others write to scout's
+inbox directly, and TAMQ wakes two more sessions, one in tmux and one on a pty. Every process is
+killed with SIGKILL by a seeded schedule. Then models reconcile what people saw with the ledgers and
+the effect logs. Exit status 0 only if the guarantees hold.
 """
 
 import argparse
 import asyncio
 import json
 import random
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from corral.core.errors import CorralError
-from corral.local import wait
+from corral.local import mentions_model, pilot, run_page, wait
 from corral.local.collect import collect, keep
 from corral.local.deployment import DAEMON, REDIS, RUNNER, Deployment, Options
+from corral.local.evidence import Evidence
 from corral.local.faults import Fault, inflict
-from corral.local.model import Report, reconcile
+from corral.local.mentions import Mentions, add_turns
+from corral.local.mentions_model import MentionEvidence, MentionSummary
+from corral.local.model import Summary, reconcile
+from corral.local.page import Page
 from corral.local.plan import Mix, Planned, Planner
-from corral.local.report import Progress, print_table
+from corral.local.report import Progress, print_table, rows
+from corral.local.rules import Report, Violation
+from corral.local.supervisor import Supervisor
+from corral.local.wakes import TAMQ, Wakes
+from corral.local.wakes_model import WakeEvidence, WakeSummary, judge
 from corral.local.workload import send_all
 
-SOURCES = ("a2a", "chat")
+SOURCES = ("chat",)
 SENDERS = ("ada", "grace", "edsger")
 CHANNELS = ("ops", "build", "docs", "alerts", "lab")
-MESSAGES = 60
+MESSAGES = 30
 MESSAGES_MAX = 2000
 SENT_WHILE_DOWN = 5
 SENDING_S = 13.0
@@ -47,6 +59,7 @@ KILLS_FROM_S = 1.0
 QUIET_TIMEOUT_S = 20.0
 LOOK_S = 0.1
 KEEP_IN = Path(".corral") / "demo"
+WAKES = "wakes"  # the folder of TAMQ, in the deployment's
 SEED_MAX = 2**31
 
 
@@ -59,11 +72,14 @@ class Settings:
     json: bool = False
     server: str | None = None
     keep: Path = KEEP_IN
+    report: Path | None = None  # of the page that shows the run
+    rooms: bool = True  # mentions in rooms, too
 
     @property
     def command(self) -> str:
         more = f" --messages {self.messages}" if self.messages != MESSAGES else ""
         more += f" --server {self.server}" if self.server else ""
+        more += "" if self.rooms else " --no-rooms"
         return f"./corral demo --seed {self.seed}{more}"
 
 
@@ -91,7 +107,13 @@ def planned_kills(rng: random.Random, end_s: float) -> list[Fault]:
     ]
 
 
-async def play(settings: Settings, deployment: Deployment, progress: Progress) -> bool:
+async def play(
+    settings: Settings,
+    deployment: Deployment,
+    wakes: Wakes,
+    mentions: Mentions | None,
+    progress: Progress,
+) -> bool:
     """The whole run up to its rest; whether it came to rest in time."""
     rng = random.Random(f"demo:{settings.seed}")
     planned = planned_messages(settings, rng)
@@ -100,11 +122,19 @@ async def play(settings: Settings, deployment: Deployment, progress: Progress) -
     kills = planned_kills(rng, max(SENDING_S, later[-1].at_s if later else 0.0))
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(watch(progress))
-        readers = [deployment.reader(source, trim=True) for source in deployment.sources]
+        waking = group.create_task(wakes.play())
+        readers = [deployment.reader(source, trim=True) for source in SOURCES]
         try:
             for reader in readers:
                 group.create_task(reader.run())
+            asking = group.create_task(mentions.play()) if mentions else None
             quiet = await _send_and_kill(deployment, progress, early, later, kills)
+            progress.enter("waiting for the last wakes")
+            await waking
+            if asking is not None:
+                progress.enter("waiting for the last mentions")
+                await asking
+                quiet = await deployment.until_quiet(QUIET_TIMEOUT_S)
         finally:
             watching.cancel()
             for reader in readers:
@@ -139,26 +169,126 @@ async def watch(progress: Progress) -> None:
         await wait.at(time.monotonic() + LOOK_S)
 
 
-async def demo(settings: Settings) -> tuple[Report, Path | None]:
-    """Runs it; the report, and the folder that a failed run keeps."""
-    async with Deployment(Options(server=settings.server)) as deployment:
-        board, supervisor = deployment.board, deployment.supervisor
-        with Progress(board, supervisor, settings.messages, quiet=settings.json) as progress:
-            progress.enter(f"{deployment.server_kind} with the generated ACL file, agent scout")
-            trouble: list[str] = []
-            quiet = False
-            try:
-                quiet = await play(settings, deployment, progress)
-            except* wait.WaitTimeoutError as group:
-                trouble += [str(error) for error in group.exceptions]
-            progress.enter("reconciling")
-            evidence = await collect(deployment, quiet=quiet)
-        evidence.trouble += trouble
-        report = reconcile(evidence)
-        if report.ok:
-            return report, None
-        notes = [settings.command, "", *(str(violation) for violation in report.violations)]
-        return report, keep(deployment, evidence, settings.keep / f"seed-{settings.seed}", notes)
+@dataclass(frozen=True)
+class Reports:
+    """Of the parts of a run: entries and their answers, wakes and their sessions, mentions."""
+
+    inbound: Report[Summary]
+    wakes: Report[WakeSummary]
+    mentions: Report[MentionSummary] | None
+    page: Page
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+    @property
+    def violations(self) -> list[Violation]:
+        mentions = [] if self.mentions is None else self.mentions.violations
+        return [*self.inbound.violations, *self.wakes.violations, *mentions]
+
+    def as_dict(self) -> dict[str, object]:
+        mentions = None if self.mentions is None else self.mentions.as_dict()
+        parts = {"wakes": self.wakes.as_dict(), "mentions": mentions}
+        return {**self.inbound.as_dict(), "ok": self.ok, **parts}
+
+
+@dataclass
+class Found:
+    """What each part of a run left."""
+
+    inbound: Evidence
+    wakes: WakeEvidence
+    mentions: MentionEvidence | None
+
+
+async def demo(settings: Settings) -> tuple[Reports, Path | None]:
+    """Runs it; the reports, and the folder that a failed run keeps."""
+    others = {mentions_model.LIVE: pilot.woken_in(WAKES)}
+    async with Deployment(Options(server=settings.server, others=others)) as deployment:
+        supervisors = [deployment.supervisor]
+        drawn = random.Random(f"wakes:{settings.seed}")
+        wakes = Wakes(deployment.base / WAKES, drawn, repos=[pilot.REPO])
+        mentions = None
+        if settings.rooms:
+            live = pilot.Pilot(deployment, wakes.environment)
+            mentions = Mentions(deployment, live, random.Random(f"mentions:{settings.seed}"))
+        with Progress(
+            deployment.board, supervisors, settings.messages, quiet=settings.json
+        ) as progress:
+            progress.enter(f"{deployment.server_kind} with the generated ACL file")
+            found = await _run(settings, deployment, wakes, mentions, progress)
+        reports = _judged(settings, found, supervisors)
+        if reports.ok:
+            return reports, None
+        notes = [settings.command, "", *(str(violation) for violation in reports.violations)]
+        folder = keep(deployment, found.inbound, settings.keep / f"seed-{settings.seed}", notes)
+        wakes.keep(found.wakes, folder / WAKES)
+        if found.mentions is not None:
+            found.mentions.save(folder / "mentions.json")
+        return reports, folder
+
+
+async def _run(
+    settings: Settings,
+    deployment: Deployment,
+    wakes: Wakes,
+    mentions: Mentions | None,
+    progress: Progress,
+) -> Found:
+    trouble: list[str] = []
+    quiet = False
+    asked = None
+    progress.enter("TAMQ, with a session in tmux and one on a pty")
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(wakes)
+        progress.supervisors.append(wakes.supervisor)
+        progress.more = [wakes.counts]
+        if mentions is not None:
+            progress.supervisors.append(mentions.supervisor)
+            progress.enter("gateway, PostgreSQL, Synapse, bridge, pilot; people join rooms")
+            await stack.enter_async_context(mentions)
+            progress.more.append(mentions.counts)
+        try:
+            quiet = await play(settings, deployment, wakes, mentions, progress)
+        except* wait.WaitTimeoutError as group:
+            trouble += [str(error) for error in group.exceptions]
+        progress.enter("reconciling")
+        woken = await wakes.evidence()
+        if mentions is not None:
+            asked = await mentions.evidence()
+            logs = deployment.supervisor.logs
+            mentions.keep_logs(logs)
+            shutil.copy(wakes.supervisor.log_file(TAMQ), logs)  # mentions went through it, too
+    evidence = await collect(deployment, quiet=quiet)
+    evidence.trouble += trouble
+    if asked is not None:
+        add_turns(asked, evidence)
+    return Found(evidence, woken, asked)
+
+
+def _judged(settings: Settings, found: Found, supervisors: Sequence[Supervisor]) -> Reports:
+    inbound, wakes = reconcile(found.inbound), judge(found.wakes)
+    mentions = None if found.mentions is None else mentions_model.judge(found.mentions)
+    table = [*rows(inbound.summary), *wakes.summary.rows()]
+    violations = [*inbound.violations, *wakes.violations]
+    messages, hops = run_page.messages(found.inbound), run_page.hops(found.inbound)
+    if found.mentions is not None and mentions is not None:
+        table = [*mentions.summary.rows(), *table]
+        violations += mentions.violations
+        messages = [*mentions_model.messages(found.mentions), *messages]
+        hops = [*mentions_model.hops(found.mentions), *hops]
+    page = Page(
+        title=f"Corral's demo, seed {settings.seed}",
+        ok=not violations,
+        command=settings.command,
+        rows=table,
+        violations=[str(one) for one in violations],
+        lanes=run_page.lanes([one.timeline for one in supervisors]),
+        messages=messages,
+        hops=hops,
+    )
+    return Reports(inbound, wakes, mentions, page)
 
 
 def parse(argv: Sequence[str]) -> Settings:
@@ -168,14 +298,23 @@ def parse(argv: Sequence[str]) -> Settings:
     parser.add_argument("--json", action="store_true", help="the report as JSON, no progress")
     parser.add_argument("--server", choices=["redis", "valkey"], help="default: what is found")
     parser.add_argument("--keep", type=Path, default=KEEP_IN, help="where a failed run is kept")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="write a page (HTML) that shows the run"
+    )
+    parser.add_argument(
+        "--no-rooms", action="store_true", help="without Synapse, PostgreSQL, bridge and gateway"
+    )
     given = parser.parse_args(argv)
     if not SENT_WHILE_DOWN < given.messages <= MESSAGES_MAX:
         parser.error(f"--messages must be {SENT_WHILE_DOWN + 1} to {MESSAGES_MAX}")
     seed = given.seed if given.seed is not None else random.SystemRandom().randrange(SEED_MAX)
-    return Settings(seed, given.messages, given.json, given.server, given.keep)
+    return Settings(
+        seed, given.messages, given.json, given.server, given.keep, given.report,
+        rooms=not given.no_rooms,
+    )  # fmt: skip
 
 
-async def _interruptible(settings: Settings) -> tuple[Report, Path | None]:
+async def _interruptible(settings: Settings) -> tuple[Reports, Path | None]:
     """SIGTERM ends the run as Ctrl-C does: everything that was started is ended."""
     task = asyncio.current_task()
     if task is not None:
@@ -191,7 +330,9 @@ def main(argv: Sequence[str]) -> int:
     print(f"seed {settings.seed}", file=sys.stderr, flush=True)
     began = time.monotonic()
     try:
-        report, folder = asyncio.run(_interruptible(settings))
+        reports, folder = asyncio.run(_interruptible(settings))
+        if settings.report is not None:
+            run_page.write(reports.page, settings.report)
     except CorralError as error:
         print(f"demo: {error}", file=sys.stderr)
         return error.exit_code
@@ -199,14 +340,16 @@ def main(argv: Sequence[str]) -> int:
         print("interrupted: everything that was started is ended", file=sys.stderr)
         return 130
     if settings.json:
-        print(json.dumps({"seed": settings.seed, **report.as_dict()}, indent=2))
+        print(json.dumps({"seed": settings.seed, **reports.as_dict()}, indent=2))
     else:
-        print_table(report, stream=sys.stdout)
-        verdict = "the guarantees hold" if report.ok else "a guarantee is broken"
+        print_table(reports.page.rows, reports.violations, stream=sys.stdout)
+        verdict = "the guarantees hold" if reports.ok else "a guarantee is broken"
         print(f"\n{verdict} (seed {settings.seed}, {time.monotonic() - began:.0f} s)")
-    if not report.ok:
+    if settings.report is not None:
+        print(f"the run as a page: {settings.report}", file=sys.stderr)
+    if not reports.ok:
         print(f"kept in {folder}\nrepeat: {settings.command}", file=sys.stderr)
-    return 0 if report.ok else 1
+    return 0 if reports.ok else 1
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -42,13 +43,18 @@ Launch = Callable[[str, int], Sequence[str]]  # process name, number of the star
 
 @dataclass
 class Options:
-    """How a deployment runs. `edit` changes the copy of `sources_json` that is written."""
+    """How a deployment runs. `edit` changes the copy of `sources_json` that is written.
+
+    `others`: of other agents in the topology, what changes theirs, given the directory; what runs
+    them is `cowboy`.
+    """
 
     agent: str = "scout"
     server: str | None = None  # redis, valkey, or the first that is found
     protocol: int = 3
     rendered: Rendered | None = None
     edit: SourcesEdit | None = None
+    others: Mapping[str, Callable[[Path, dict[str, Any]], None]] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)  # server settings, for tests
     launch: Callable[[Path], Launch] | None = None  # from the deployment's directory
     base: Path | None = None
@@ -80,8 +86,11 @@ class Deployment:
         self.base = options.base or private_base()
         self.keep = False
         self.effects_file = self.base / "effects.jsonl"
+        others = {name: partial(edit, self.base) for name, edit in options.others.items()}
         self.topology = Topology.materialise(
-            options.rendered or load_rendered(), self.base, edits={self.agent: self._edit}
+            options.rendered or load_rendered(),
+            self.base,
+            edits={**others, self.agent: self._edit},
         )
         self.server_kind, binary = find_server(options.server)
         self.server = RedisServer(
@@ -112,24 +121,31 @@ class Deployment:
             self.options.edit(sources)
 
     def _add_services(self, launch: Launch) -> None:
+        server = Service(
+            REDIS, lambda _: self.server.argv(), base_environment(), self.base, self._redis_ready
+        )
+        for service in (server, *self.cowboy(self.agent, launch)):
+            self.supervisor.add(service)
+
+    def cowboy(self, agent: str, launch: Launch, prefix: str = "") -> list[Service]:
+        """An agent's runner and daemon, for a supervisor; `prefix` goes before their names."""
         environment = {
-            REDIS: base_environment(),
-            DAEMON: self.topology.environment(
-                self.agent, redis=True, protocol=self.options.protocol
-            ),
-            RUNNER: self.topology.environment(self.agent, redis=False),
+            RUNNER: self.topology.environment(agent, redis=False),
+            DAEMON: self.topology.environment(agent, redis=True, protocol=self.options.protocol),
         }
         if self.options.through is not None:
             environment[DAEMON]["COWBOY_REDIS_URL"] = f"unix://{self.base / self.options.through}"
-        ready = {REDIS: self._redis_ready, DAEMON: self._daemon_ready, RUNNER: self._runner_ready}
-        for name in (REDIS, RUNNER, DAEMON):
-
-            def line(start: int, name: str = name) -> Sequence[str]:
-                return self.server.argv() if name == REDIS else launch(name, start)
-
-            self.supervisor.add(
-                Service(name, line, environment[name], self.base, ready=ready[name])
+        ready = {RUNNER: self._runner_ready, DAEMON: self._daemon_ready}
+        return [
+            Service(
+                prefix + name,
+                partial(launch, name),
+                environment[name],
+                self.base,
+                ready=partial(ready[name], agent),
             )
+            for name in (RUNNER, DAEMON)
+        ]
 
     # ------------------------------------------------------------ life
 
@@ -200,17 +216,17 @@ class Deployment:
         await self._drop_admin()
         return False
 
-    async def _runner_ready(self) -> bool:
-        socket = self.topology.rendered["agents"][self.agent]["sockets"]["runner"]
+    async def _runner_ready(self, agent: str) -> bool:
+        socket = self.topology.rendered["agents"][agent]["sockets"]["runner"]
         with suppress(OSError):
             _, writer = await asyncio.open_unix_connection(self.base / socket)
             writer.close()
             return True
         return False
 
-    async def _daemon_ready(self) -> bool:
+    async def _daemon_ready(self, agent: str) -> bool:
         with suppress(OSError, ValueError, UnavailableError):
-            return bool((await self.control({"op": "status"})).get("ok"))
+            return bool((await self.control({"op": "status"}, agent)).get("ok"))
         return False
 
     # ------------------------------------------------------------ questions
@@ -243,11 +259,14 @@ class Deployment:
             await self._drop_admin()
             raise
 
-    async def control(self, request: Mapping[str, object]) -> dict[str, Any]:
-        """One request on the daemon's control socket. Raises OSError when nobody answers."""
+    async def control(
+        self, request: Mapping[str, object], agent: str | None = None
+    ) -> dict[str, Any]:
+        """One request on a daemon's control socket. Raises OSError when nobody answers."""
+        socket = self.topology.control_socket(agent or self.agent)
         async with asyncio.timeout(CONTROL_TIMEOUT_S):
             reader, writer = await asyncio.open_unix_connection(
-                self.topology.control_socket(self.agent), limit=CONTROL_ANSWER_MAX_BYTES
+                socket, limit=CONTROL_ANSWER_MAX_BYTES
             )
             try:
                 writer.write(json.dumps(request).encode() + b"\n")
@@ -307,7 +326,8 @@ class Deployment:
                     waits = self.board.held(name) if self.sources[name]["ack"] == "reply" else 0
                     if pending > waits or lag or markers:
                         return False
-                return await self._no_open_turns()
+                running = self.supervisor.services[DAEMON].running
+                return not running or await self.no_open_turns(self.agent)
             return False
 
         try:
@@ -315,21 +335,20 @@ class Deployment:
         except wait.WaitTimeoutError:
             return False
 
-    async def _no_open_turns(self) -> bool:
-        """What the daemon itself says; a turn that is held may stay. True when there is none."""
-        if not self.supervisor.services[DAEMON].running:
-            return True
+    async def no_open_turns(self, agent: str) -> bool:
+        """What its daemon says; a turn that is held may stay. False when nobody says it."""
         try:
-            answer = await self.control({"op": "status"})
+            answer = await self.control({"op": "status"}, agent)
         except (OSError, ValueError, TimeoutError, UnavailableError):
             return False
         return all(
             source["open"] <= source["turns"].get("held", 0) for source in answer.get("sources", ())
         )
 
-    async def state_of(self, source: str) -> tuple[int, int, int]:
+    async def state_of(self, source: str, agent: str | None = None) -> tuple[int, int, int]:
         """Of a source in Redis: pending entries, entries never read, outbox markers."""
-        inbox = f"{self.agent}:{source}:inbox"
+        keys = f"{agent or self.agent}:{source}"
+        inbox = f"{keys}:inbox"
         pending = lag = 0
         try:
             group = (await self.ask("XINFO", "GROUPS", inbox))[0]
@@ -342,7 +361,7 @@ class Deployment:
             lag = len(await self.ask("XRANGE", inbox, after, "+", "COUNT", "100"))
         else:
             lag = int(await self.ask("XLEN", inbox))
-        return pending, lag, int(await self.ask("HLEN", f"{self.agent}:{source}:replies"))
+        return pending, lag, int(await self.ask("HLEN", f"{keys}:replies"))
 
 
 def _as_dict(group: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from corral.local.evidence import Evidence
-from corral.local.rules import Case, Violation
+from corral.local.rules import Case, Report, Violation
 from corral.local.rules_runs import RULES, runs_of
 
 LOST_RULES = {"lost", "unanswered", "not_terminal"}
@@ -47,26 +47,7 @@ class Summary:
         self.recovery_max_ms = max(slowest, default=None)
 
 
-@dataclass
-class Report:
-    """What the model found."""
-
-    violations: list[Violation]
-    summary: Summary
-
-    @property
-    def ok(self) -> bool:
-        return not self.violations
-
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "ok": self.ok,
-            "summary": asdict(self.summary),
-            "violations": [asdict(violation) for violation in self.violations],
-        }
-
-
-def reconcile(evidence: Evidence) -> Report:
+def reconcile(evidence: Evidence) -> Report[Summary]:
     """Judges a run by every rule."""
     case = Case(evidence)
     violations = [violation for rule in RULES for violation in rule(case)]

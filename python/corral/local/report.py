@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TextIO
@@ -13,11 +14,26 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from corral.local.model import Report, Summary
+from corral.local.model import Summary
+from corral.local.rules import Violation
 from corral.local.supervisor import Event, Supervisor
 from corral.local.workload import Board
 
 EVENTS_SHOWN = 8
+VIOLATIONS_SHOWN = 20
+BAD = frozenset(
+    {
+        "lost",
+        "duplicated",
+        "order violations",
+        "wakes lost",
+        "keys with two messages",
+        "mentions lost",
+        "mentions told twice",
+        "agents started twice for a mention",
+        "mentions out of order",
+    }
+)  # must be 0; fmt: skip
 REFRESH_PER_S = 8
 PLAIN_INTERVAL_S = 2.0
 
@@ -32,12 +48,13 @@ class Progress:
     """Shows a deployment while it runs, on standard error. Use as a context manager."""
 
     board: Board
-    supervisor: Supervisor
+    supervisors: list[Supervisor]
     total: int
     quiet: bool = False
     phase: str = "starting"
+    more: list[Callable[[], str]] = field(default_factory=list)  # counts of other parts of the run
     began: float = field(default_factory=time.monotonic)
-    _told: int = 0
+    _told: list[int] = field(default_factory=list)
     _shown_at: float = 0.0
     _live: Live | None = None
 
@@ -72,10 +89,12 @@ class Progress:
         """Called often: plain output says what happened since, and now and then where it is."""
         if self.quiet or self._live is not None:
             return
-        for event in self.supervisor.timeline[self._told :]:
-            if worth_telling(event):
-                self._say(describe(event))
-        self._told = len(self.supervisor.timeline)
+        self._told += [0] * (len(self.supervisors) - len(self._told))
+        for number, supervisor in enumerate(self.supervisors):
+            for event in supervisor.timeline[self._told[number] :]:
+                if worth_telling(event):
+                    self._say(describe(event))
+            self._told[number] = len(supervisor.timeline)
         if time.monotonic() - self._shown_at > PLAIN_INTERVAL_S:
             self._shown_at = time.monotonic()
             self._say(self._counts())
@@ -86,23 +105,26 @@ class Progress:
             print(f"{took_s:5.1f} s  {line}", file=sys.stderr, flush=True)
 
     def _counts(self) -> str:
-        return (
+        counts = (
             f"sent {len(self.board.sent)} of {self.total}, "
             f"answers seen {len(self.board.seen)}, waiting {len(self.board.waiting)}"
         )
+        return "; ".join([*(more() for more in self.more), counts])
 
     def _picture(self) -> Group:
         took_s = time.monotonic() - self.began
         lines = [Text(f"{took_s:5.1f} s  {self.phase}", style="bold"), Text(self._counts())]
         states = Text()
-        for name, service in self.supervisor.services.items():
-            state, style = "down", "bold red"
-            if service.running:
-                state, style = ("stopped", "yellow") if service.paused else ("up", "green")
-            states.append(f"{name} ").append(state, style=style).append("   ")
+        for supervisor in self.supervisors:
+            for name, service in supervisor.services.items():
+                state, style = "down", "bold red"
+                if service.running:
+                    state, style = ("stopped", "yellow") if service.paused else ("up", "green")
+                states.append(f"{name} ").append(state, style=style).append("   ")
         lines.append(states)
+        happened = [event for one in self.supervisors for event in one.timeline]
         told = deque(
-            (event for event in self.supervisor.timeline if worth_telling(event)),
+            filter(worth_telling, sorted(happened, key=lambda event: event.at_ms)),
             maxlen=EVENTS_SHOWN,
         )
         lines += [Text(f"  {describe(event)}", style="dim") for event in told]
@@ -148,20 +170,21 @@ def rows(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
-def print_table(report: Report, *, stream: TextIO) -> None:
+def print_table(
+    rows: Sequence[tuple[str, str]], violations: Sequence[Violation], *, stream: TextIO
+) -> None:
     """The table, then every violation."""
     if wants_live(stream):
         table = Table(show_header=False)
-        bad = {"lost", "duplicated", "order violations"}
-        for name, value in rows(report.summary):
+        for name, value in rows:
             fine = "bold green" if value == "0" else "bold red"
-            table.add_row(name, Text(value, style=fine if name in bad else ""))
+            table.add_row(name, Text(value, style=fine if name in BAD else ""))
         Console(file=stream).print(table)
     else:
-        width = max(len(name) for name, _ in rows(report.summary))
-        for name, value in rows(report.summary):
+        width = max(len(name) for name, _ in rows)
+        for name, value in rows:
             print(f"{name:{width}}  {value}", file=stream)
-    for violation in report.violations[:20]:
+    for violation in violations[:VIOLATIONS_SHOWN]:
         print(f"violation: {violation}", file=stream)
-    if len(report.violations) > 20:
-        print(f"and {len(report.violations) - 20} more", file=stream)
+    if len(violations) > VIOLATIONS_SHOWN:
+        print(f"and {len(violations) - VIOLATIONS_SHOWN} more", file=stream)

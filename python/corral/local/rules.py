@@ -6,8 +6,9 @@ a bound has passed.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from corral.local.evidence import (
     Binding,
@@ -19,6 +20,11 @@ from corral.local.evidence import (
     TurnRow,
     entry_order,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+SummaryT = TypeVar("SummaryT", bound="DataclassInstance")
 
 REPLIES = {"completed", "input_required", "failed"}
 NEVER_RAN = {
@@ -56,6 +62,25 @@ class Violation:
 
     def __str__(self) -> str:
         return f"{self.rule}: {', '.join(self.ids)}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Report(Generic[SummaryT]):
+    """What a model found, with its own summary (a dataclass of numbers)."""
+
+    violations: list[Violation]
+    summary: SummaryT
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "ok": self.ok,
+            "summary": asdict(self.summary),
+            "violations": [asdict(violation) for violation in self.violations],
+        }
 
 
 @dataclass

@@ -15,25 +15,24 @@ import os
 import re
 import secrets
 import shutil
-import signal
 import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import redis
 
+from corral.core import sockets
 from corral.core.errors import UnavailableError
 from corral.local import wait
 from corral.local.client import blocking_client
+from corral.local.server import ServerProcess
 from corral.local.tether import tethered
 
 SERVER_FLOOR = (7, 0)
-SOCKET_PATH_MAX_BYTES = 107  # sockaddr_un.sun_path less its final NUL
+SOCKET_PATH_MAX_BYTES = sockets.PATH_MAX_BYTES
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 ADMIN = "local-admin"
@@ -133,13 +132,15 @@ def find_server(kind: str | None = None) -> tuple[str, Path]:
     )
 
 
-class RedisServer:
+class RedisServer(ServerProcess):
     """A server with a private directory, a Unix socket, an ACL file and `appendfsync always`.
 
     `acl` are the finished lines of the ACL file; a test-only admin identity (`admin`) is added, so
     that a harness can look at pending lists and at `ACL LOG` without widening any other identity.
     Data survive `kill` and `stop`; `start` continues with them.
     """
+
+    stop_timeout_s = STOP_TIMEOUT_S
 
     def __init__(
         self,
@@ -150,7 +151,7 @@ class RedisServer:
         settings: Mapping[str, str] | None = None,
         socket: Path | None = None,
     ) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self.binary = binary
         self.socket = socket or directory / "redis.sock"
         self.acl_file = directory / "users.acl"
@@ -159,7 +160,6 @@ class RedisServer:
         self.admin = Login(ADMIN, secrets.token_hex(16))
         self._acl = list(acl)
         self._settings = dict(settings or {})
-        self._process: subprocess.Popen[bytes] | None = None
         check_socket_path(self.socket)
 
     def write(self) -> None:
@@ -185,36 +185,14 @@ class RedisServer:
         """The command line of the server, for a supervisor that starts it itself."""
         return [str(self.binary), str(self.config_file)]
 
-    @property
-    def pid(self) -> int:
-        """The process id of the running server; UnavailableError when it is not running."""
-        if self._process is None or self._process.poll() is not None:
-            raise UnavailableError(f"the server in {self.directory} is not running")
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Starts the server with the data it has and waits until it answers."""
         self.write()
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                tethered(self.argv()),
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        self._spawn(tethered(self.argv()), self.log_file)
         wait.until(self._answers, timeout_s, f"the server on {self.socket} to answer")
 
     def _answers(self) -> bool:
-        if not self.running:
-            raise UnavailableError(
-                f"the server in {self.directory} ended at its start", hint=f"see {self.log_file}"
-            )
+        self._must_run(f"see {self.log_file}")
         try:
             with self.client() as client:
                 return bool(client.ping())
@@ -225,43 +203,6 @@ class RedisServer:
         """A client of this server, as the admin unless told otherwise, that never retries."""
         who = login or self.admin
         return blocking_client(self.socket, who.username, who.password, protocol=protocol)
-
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ends the server in good order; kills it when it does not end in time."""
-        if self._process is None:
-            return
-        if self.running:
-            self.resume()
-            self._process.terminate()
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._process = None
-
-    def kill(self) -> None:
-        """SIGKILL, and waits until the process is gone."""
-        os.kill(self.pid, signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait()
-
-    def pause(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
 
 def check_socket_path(path: Path) -> None:

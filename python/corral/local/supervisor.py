@@ -146,6 +146,19 @@ class Supervisor:
 
         await wait.until_async(check, timeout_s, f"{name} to be ready")
 
+    def let_end(self, name: str) -> None:
+        """The process that runs is the last one until `start`, however it ends."""
+        self.services[name].wanted = False
+
+    async def ended(self, name: str, timeout_s: float) -> int:
+        """Waits until the last process of a service has ended: its exit status. TimeoutError."""
+        service = self.services[name]
+        if service.process is None or service.keeper is None:
+            raise UnavailableError(f"{name} was never started")
+        async with asyncio.timeout(timeout_s):
+            await service.keeper
+            return await service.process.wait()
+
     async def failure(self) -> None:
         """Waits until a service can be kept no longer, and raises why."""
         keepers = [service.keeper for service in self.services.values() if service.keeper]
@@ -290,7 +303,9 @@ class Supervisor:
 
     @classmethod
     def _kill_quietly(cls, service: Service) -> None:
-        if service.running:
+        """No event stands for it: it is no fault of the run."""
+        if service.running and service.process is not None:
+            service.killed_pids.add(service.process.pid)
             cls._send(service, signal.SIGKILL)
 
     @staticmethod

@@ -26,6 +26,7 @@ from corral.local.servers import Login, check_socket_path, write_private
 
 Rendered = Mapping[str, Any]
 SourcesEdit = Callable[[dict[str, Any]], None]
+SECRET = re.compile(r"[0-9a-f]{48}")
 PLACEHOLDER = re.compile(r"@([a-z0-9.-]+)@")
 IMPORT_ROOT = Path(corral.__file__).parents[1]
 
@@ -61,6 +62,13 @@ def private_base(prefix: str = "corral-") -> Path:
         ) from error
 
 
+def passable_base(prefix: str) -> Path:
+    """The same, but that others may pass through it: PostgreSQL may run as another user."""
+    base = private_base(prefix)
+    base.chmod(0o711)
+    return base
+
+
 @dataclass
 class Topology:
     """One materialised topology. All paths are absolute; secrets are on disk (0600) only."""
@@ -82,7 +90,8 @@ class Topology:
         """Writes config, secrets and directories below `base` (which must exist).
 
         `edits` (agent name to function) and `first` (every agent) change a copy of `sources_json`
-        before it is written: the explicit way for a test to run with other limits.
+        before it is written: the explicit way for a test to run with other limits. A secret that
+        `base` already has is kept: who read it before a restart may go on.
         """
         for agent in edits or {}:
             if agent not in rendered["agents"]:
@@ -94,8 +103,9 @@ class Topology:
             for edit in (first, (edits or {}).get(agent)):
                 if edit is not None:
                     edit(sources[agent])
-        made = {name: secrets.token_hex(24) for name in plain["credentials"]}
-        topology = cls(base, plain, sources, made)
+        topology = cls(base, plain, sources, {})
+        for name in plain["credentials"]:
+            topology._secrets[name] = _kept(topology.credential_file(name)) or secrets.token_hex(24)
         topology._write()
         return topology
 
@@ -203,6 +213,15 @@ class Topology:
     def remove(self) -> None:
         """Deletes the whole private directory."""
         shutil.rmtree(self.base, ignore_errors=True)
+
+
+def _kept(credential: Path) -> str:
+    """The secret of an earlier start; empty when there is none, or not one of ours."""
+    try:
+        secret = credential.read_text(encoding="ascii").removesuffix("\n")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return secret if SECRET.fullmatch(secret) else ""
 
 
 def base_environment() -> dict[str, str]:

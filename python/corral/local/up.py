@@ -1,7 +1,8 @@
 """`./corral up [redis|runner|daemon …] [--dir DIR]`: a local deployment until Ctrl-C.
 
-It keeps its directory: what was sent while only `redis` was up is answered at the next `up`. The
-file `env` in it sets what `./corral cowboy` needs as operator; answers are printed as they come.
+It keeps its directory, credentials included: what was sent while only `redis` was up is answered at
+the next `up`. The file `env` in it sets what `./corral cowboy` needs as operator; answers are
+printed as they come.
 """
 
 import argparse
@@ -9,13 +10,15 @@ import asyncio
 import fcntl
 import os
 import shlex
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from corral.core.errors import CorralError, UnavailableError
 from corral.local import wait
@@ -23,6 +26,7 @@ from corral.local.deployment import DAEMON, REDIS, RUNNER, Deployment, Options
 from corral.local.evidence import Seen
 from corral.local.servers import write_private
 from corral.local.supervisor import Supervisor
+from corral.local.topology import Topology
 
 PROCESSES = (REDIS, RUNNER, DAEMON)
 DEFAULT_DIR = Path(".corral") / "up"
@@ -78,22 +82,35 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def write_environment(deployment: Deployment) -> Path:
-    """The file to source before `./corral cowboy`: as the operator, no secret in it."""
+def operator_variables(deployment: Deployment) -> dict[str, str]:
+    """What `cowboy` needs to ask as the operator; no secret is in it."""
     topology = deployment.topology
     credential = topology.rendered["identities"][OPERATOR]["credential"]
-    values = {
-        "COWBOY_CONFIG_DIR": topology.config_dir,
-        "COWBOY_STATE_DIR": topology.state_dir,
-        "COWBOY_RUNTIME_DIR": topology.runtime_dir,
+    return {
+        "COWBOY_CONFIG_DIR": str(topology.config_dir),
+        "COWBOY_STATE_DIR": str(topology.state_dir),
+        "COWBOY_RUNTIME_DIR": str(topology.runtime_dir),
         "COWBOY_REDIS_URL": f"unix://{topology.redis_socket}",
         "COWBOY_REDIS_USERNAME": OPERATOR,
-        "COWBOY_REDIS_PASSWORD_FILE": topology.credential_file(credential),
+        "COWBOY_REDIS_PASSWORD_FILE": str(topology.credential_file(credential)),
     }
-    lines = [f"export {name}={shlex.quote(str(value))}\n" for name, value in values.items()]
+
+
+def write_environment(deployment: Deployment) -> Path:
+    """The file to source before `./corral cowboy`: as the operator, no secret in it."""
+    values = operator_variables(deployment)
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in values.items()]
     path = deployment.base / "env"
     write_private(path, "".join(lines))
     return path
+
+
+def leave_only(agent: str, topology: Topology) -> None:
+    """Takes the configuration of the other agents away: as they do not run here, `cowboy status`
+    and `cowboy doctor` of this host would find them down."""
+    for other in topology.agents:
+        if other != agent:
+            shutil.rmtree(topology.config_dir / other)
 
 
 async def tell(supervisor: Supervisor) -> None:
@@ -120,6 +137,7 @@ async def up(settings: Settings) -> None:
         Options(agent=settings.agent, server=settings.server, base=settings.directory, sweep=False)
     )
     deployment.keep = True
+    leave_only(settings.agent, deployment.topology)
     async with deployment:
         environment = write_environment(deployment)
         rest = [name for name in settings.processes if name != REDIS]
@@ -141,43 +159,56 @@ async def up(settings: Settings) -> None:
 
 def _say_how(settings: Settings, deployment: Deployment, environment: Path) -> None:
     agent, sources = settings.agent, " ".join(deployment.sources)
+    quick = "echo" if "echo" in deployment.sources else next(iter(deployment.sources))
     print(
         f"up: {' '.join(settings.processes)} ({deployment.server_kind}), agent {agent}, "
         f"sources {sources}; logs in {deployment.supervisor.logs}; Ctrl-C ends it\n"
         "in another shell:\n"
         f"  source {shlex.quote(str(environment))}\n"
-        f"  ./corral cowboy send {agent} echo --content hello\n"
+        f"  ./corral cowboy send {agent} {quick} --content hello\n"
         f"  ./corral cowboy status {agent}",
         flush=True,
     )
 
 
-async def _until_asked(settings: Settings) -> None:
+async def _until_asked(work: Coroutine[Any, Any, None]) -> None:
     """SIGTERM ends it as Ctrl-C does: everything that was started is ended."""
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    await up(settings)
+    await work
 
 
-def main(argv: Sequence[str]) -> int:
+def until_asked(directory: Path, work: Callable[[], Coroutine[Any, Any, None]], see: str) -> int:
+    """Runs a deployment in its locked directory until it is asked to end: the exit status.
+
+    `see` says where to look when something does not start in time.
+    """
     try:
-        settings = parse(argv)
-    except SystemExit as error:
-        return 64 if error.code else 0
-    try:
-        with locked(settings.directory):
-            asyncio.run(_until_asked(settings))
+        with locked(directory):
+            asyncio.run(_until_asked(work()))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        print(f"up: ended; everything is kept in {settings.directory}", file=sys.stderr)
+        print(f"up: ended; everything is kept in {directory}", file=sys.stderr)
         return 0
     except wait.WaitTimeoutError as error:
-        print(f"up: {error}; see {settings.directory / 'logs'}", file=sys.stderr)
+        print(f"up: {error}; see {see}", file=sys.stderr)
         return UnavailableError.exit_code
     except CorralError as error:
         print(f"up: {error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def main(argv: Sequence[str]) -> int:
+    if "--bridge" in argv:
+        from corral.local import bridge_up  # it needs what the other deployment does not
+
+        return bridge_up.main(argv)
+    try:
+        settings = parse(argv)
+    except SystemExit as error:
+        return 64 if error.code else 0
+    return until_asked(settings.directory, lambda: up(settings), str(settings.directory / "logs"))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import redis
@@ -50,6 +50,9 @@ class Board:
     answered: set[tuple[str, str]] = field(default_factory=set)  # source, inbox entry id
     waiting: dict[tuple[str, str], Sent] = field(default_factory=dict)
     refused: int = 0  # sends that a full Redis turned away, and that were tried again
+
+    def note_trying(self, sent: Sent) -> None:
+        """Called before each send, for whoever may lose its memory before `note_sent`."""
 
     def note_sent(self, sent: Sent) -> None:
         self.sent.append(sent)
@@ -132,12 +135,11 @@ class Sender:
         fields = dict(item.fields)
         if item.target is not None:
             fields[b"cancels"] = self._target(item.target)
-        entry_id, lost = await self._until_added(fields)
         cancels = fields.get(b"cancels", b"")
-        sent = Sent(
+        trying = Sent(
             key=item.key,
             source=self.source,
-            entry_id=entry_id,
+            entry_id="",
             label=item.label,
             binding=item.binding,
             said=item.said(cancels),
@@ -145,6 +147,13 @@ class Sender:
             at_ms=wall_ms(),
             action=item.action,
             cancels=text(cancels) or None,
+        )
+        self.board.note_trying(trying)
+        entry_id, lost = await self._until_added(fields)
+        sent = replace(
+            trying,
+            entry_id=entry_id,
+            at_ms=wall_ms(),
             lost_answers=lost,
             while_down=self.down(),
         )

@@ -9,23 +9,20 @@ import secrets
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
-from corral.core.ids import digest
 from corral.core.sqlite import load_sql
 from corral.tamq import domain, rows
-from corral.tamq.domain import AttemptOutcome, Times
+from corral.tamq.domain import AttemptOutcome, State, Times
 from corral.tamq.errors import (
     AmbiguousEndpointError,
     IdempotencyConflictError,
+    InvalidStateError,
     TamqError,
     UnavailableTamqError,
 )
-from corral.tamq.requests import MessageId, Send
+from corral.tamq.requests import MessageId, Rebind, Send
 from corral.tamq.rows import Endpoint, Message
 from corral.tamq.store import Peer, advance, end_attempt, get, guard, many, one
-
-_DIGEST_TAG: Final = "corral.tamq.message"
 
 _SQL = load_sql("corral.tamq", "sql/queue.sql")
 
@@ -97,6 +94,41 @@ def _elsewhere(
     return Admitted(_rebind(conn, message, endpoint, times, now_ms), True, rebound=True)
 
 
+def rebind(
+    conn: sqlite3.Connection, request: Rebind, peer: Peer, times: Times, now_ms: int
+) -> Admitted:
+    """An operator's decision: an open message of an ended session goes to another; recorded.
+
+    One whose session is live stays there. `InvalidStateError` when it is to go to another for all
+    that, or is terminal; otherwise as `resolve`.
+    """
+    message = get(conn, request.message)
+    ids = {"message_id": str(message.id), "endpoint_id": message.endpoint_id}
+    if not message.progress.is_open:
+        state = message.progress.state
+        hint = "see 'tamq retry'" if state is State.FAILED else ""
+        raise InvalidStateError(
+            f"the message is {state}, only an open one is bound", hint=hint, ids=ids
+        )
+    bound = one(conn, "endpoint", {"endpoint_id": message.endpoint_id})
+    if bound is not None and bound["gone_at_ms"] is None:
+        if request.endpoint_id in {None, message.endpoint_id}:
+            return Admitted(message, deduplicated=True)
+        raise InvalidStateError(
+            "the message's session is live: nothing is moved between two live ones",
+            hint="end that session first, or 'tamq detach' it",
+            ids=ids,
+        )
+    endpoint = resolve(conn, message.target_repo, request.endpoint_id)
+    values = {
+        "id": message.id.row, "now_ms": now_ms, "was_endpoint": message.endpoint,
+        "endpoint": endpoint.row, "uid": peer.uid, "pid": peer.pid, "actor": request.actor,
+        "why": request.why,
+    }  # fmt: skip
+    conn.execute(_SQL["record_rebinding"], values)
+    return Admitted(_rebind(conn, message, endpoint, times, now_ms), True, rebound=True)
+
+
 def _admit(conn: sqlite3.Connection, request: Send, peer: Peer, now_ms: int) -> Message:
     endpoint = resolve(conn, request.target_repo, request.endpoint_id)
     progress = domain.admitted(endpoint.policy, now_ms)
@@ -152,7 +184,7 @@ def resolve(conn: sqlite3.Connection, repo: str, endpoint_id: str | None) -> End
     if len(found) > 1:
         raise AmbiguousEndpointError(
             f"several live endpoints serve {repo}",
-            hint="name one (endpoint_id); see 'tamq endpoints'",
+            hint="name one: --endpoint (endpoint_id); 'tamq endpoints' lists them",
             ids={"target_repo": repo},
         )
     return rows.endpoint_of(found[0])
@@ -179,7 +211,7 @@ def _rebind(
 
 
 def _digest(request: Send) -> bytes:
-    return digest(_DIGEST_TAG, request.sender_repo, request.target_repo, request.body)
+    return rows.digest_of(request.sender_repo, request.target_repo, request.body)
 
 
 def _conflict(message: Message, what: str) -> TamqError:

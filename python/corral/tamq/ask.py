@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import click
 
 from corral.core.errors import UsageError
+from corral.tamq import host
 from corral.tamq.client import TIMEOUT_S, Client, default_socket
 
 
@@ -31,10 +32,12 @@ class Place:
     def path(self) -> Path:
         """The socket's path. `UsageError` for an unknown user."""
         if self.socket is not None:
-            return self.socket
+            return self.socket.absolute()
         if self.user is None:
             return default_socket()
-        return Path(f"/run/user/{_account(self.user).pw_uid}/tamq/tamq.sock")
+        account = _account(self.user)
+        found = host.socket_of(account.pw_name)
+        return found or host.runtime_dir(account.pw_uid) / "tamq.sock"
 
     def ask(self, fields: Mapping[str, object], timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
         """The answer's fields. Raises the `TamqError` that refuses."""

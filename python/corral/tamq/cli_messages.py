@@ -1,4 +1,4 @@
-"""Commands about messages: send, message, history, ack, retry."""
+"""Commands about messages: send, message, history, ack, retry, rebind."""
 
 import json
 import os
@@ -11,8 +11,11 @@ import click
 
 from corral.core.cli import Output, json_option
 from corral.core.errors import UsageError
-from corral.tamq import wire
+from corral.tamq import cli_complete, wire
 from corral.tamq.ask import Place
+from corral.tamq.cli_complete import message_argument
+from corral.tamq.domain import State
+from corral.tamq.errors import BodyTooLargeError
 from corral.tamq.requests import LOCAL_SENDER, PAGE_DEFAULT, PAGE_MAX
 
 EXIT_FAILED: Final = 1
@@ -37,15 +40,34 @@ def line(receipt: dict[str, Any]) -> str:
 
 @click.command()
 @click.argument("text", metavar="TEXT|-")
-@click.option("--repo", "target", required=True, metavar="NAME", help="Which repository to wake.")
-@click.option("--sender", default=LOCAL_SENDER, show_default=True, help="Repository that sends.")
-@click.option("--endpoint", metavar="ID", help="Which session, if several serve the repository.")
+@click.option(
+    "--repo",
+    "target",
+    required=True,
+    metavar="NAME",
+    help="Which repository to wake.",
+    shell_complete=cli_complete.repos,
+)
+@click.option(
+    "--sender",
+    default=LOCAL_SENDER,
+    show_default=True,
+    help="Repository that sends.",
+    shell_complete=cli_complete.repos,
+)
+@click.option(
+    "--endpoint",
+    metavar="ID",
+    help="Which session, if several serve the repository.",
+    shell_complete=cli_complete.endpoints,
+)
 @click.option("--key", metavar="KEY", help="Idempotency key; made up, and shown, when absent.")
 @click.option("--correlation", metavar="ID", help="Given back in receipts.")
 @click.option("--metadata", metavar="JSON", help="An object, given back in receipts.")
 @click.option(
     "--wait", "wait_s", type=click.FloatRange(0), metavar="SECONDS",
-    help="Wait until it is delivered or failed; exit status 75 when it is neither in time.",
+    help="Wait until it is acknowledged (written, in a session with '--ack-mode injected') or "
+    "failed; exit status 75 when it is neither in time.",
 )  # fmt: skip
 @json_option
 @click.pass_obj
@@ -96,7 +118,7 @@ def send(
 
 
 @click.command()
-@click.argument("message_id")
+@message_argument()
 @json_option
 @click.pass_obj
 @click.pass_context
@@ -116,6 +138,11 @@ def message(context: click.Context, output: Output, message_id: str) -> int:
         f"  retried {one['at']} by {one['actor']} (uid {one['uid']}): {one['why']}"
         for one in reversed(receipt["retries"])
     ]
+    lines += [
+        f"  bound to {one['to_endpoint_id']} {one['at']} by {one['actor']} (uid {one['uid']}): "
+        f"{one['why']}"
+        for one in reversed(receipt["rebindings"])
+    ]
     times = ("next_attempt_at", "lease_until", "ack_deadline_at", "waiting_since")
     lines += [f"  {name} {receipt[name]}" for name in times if receipt[name] is not None]
     output.show(receipt, "\n".join(lines))
@@ -123,10 +150,18 @@ def message(context: click.Context, output: Output, message_id: str) -> int:
 
 
 @click.command()
-@click.option("--repo", "target", metavar="NAME", help="Only to this repository.")
+@click.option(
+    "--repo",
+    "target",
+    metavar="NAME",
+    help="Only to this repository.",
+    shell_complete=cli_complete.repos,
+)
 @click.option("--client", metavar="ID", help="Only of this client.")
 @click.option("--correlation", metavar="ID", help="Only with this correlation id.")
-@click.option("--state", help="Only in this state.")
+@click.option(
+    "--state", type=click.Choice([state.value for state in State]), help="Only in this state."
+)
 @click.option("--bodies", is_flag=True, help="With what the messages say (for --json).")
 @click.option(
     "--limit", type=click.IntRange(1, PAGE_MAX), default=PAGE_DEFAULT, show_default=True,
@@ -171,7 +206,7 @@ def history(
 
 
 @click.command()
-@click.argument("message_id")
+@message_argument("awaiting_ack")
 @json_option
 @click.pass_obj
 @click.pass_context
@@ -187,7 +222,7 @@ def ack(context: click.Context, output: Output, message_id: str) -> None:
 
 
 @click.command()
-@click.argument("message_id")
+@message_argument("failed")
 @click.option("--why", required=True, help="For the record.")
 @click.option("--actor", help="Who decides; default: the user's name.")
 @json_option
@@ -208,7 +243,48 @@ def retry(
     output.show(receipt, line(receipt))
 
 
-COMMANDS: Final = (send, message, history, ack, retry)
+@click.command()
+@click.argument(
+    "message_ids", metavar="MESSAGE_ID...", nargs=-1, required=True,
+    shell_complete=cli_complete.messages("pending"),
+)  # fmt: skip
+@click.option("--why", required=True, help="For the record.")
+@click.option(
+    "--endpoint", metavar="ID", help="Which session, if several serve the repository.",
+    shell_complete=cli_complete.endpoints,
+)  # fmt: skip
+@click.option("--actor", help="Who decides; default: the user's name.")
+@json_option
+@click.pass_obj
+@click.pass_context
+def rebind(
+    context: click.Context,
+    output: Output,
+    message_ids: tuple[str, ...],
+    why: str,
+    endpoint: str | None,
+    actor: str | None,
+) -> None:
+    """Give messages of an ended session to the one that took its place. An operator's decision.
+
+    A client that repeats its send with the same key does the same. A message whose session is
+    live stays there.
+
+    \b
+    Example:
+      tamq rebind 42-9f3c2a7d51b04c6e8a0d1e2f3a4b5c6d --why "the agent was started again"
+    """
+    fields = {"op": "rebind", "endpoint_id": endpoint, "actor": actor or _user(), "why": why}
+    place = Place.of(context)
+    receipts = [place.ask({**fields, "message_id": one}) for one in message_ids]
+    lines = [
+        f"{line(one)}, {'bound' if one['rebound'] else 'stays bound'} to {one['endpoint_id']}"
+        for one in receipts
+    ]
+    output.show({"messages": receipts}, "\n".join(lines))
+
+
+COMMANDS: Final = (send, message, history, ack, retry, rebind)
 
 
 def _user() -> str:
@@ -220,11 +296,14 @@ def _user() -> str:
 
 def _body(text: str) -> str:
     data = sys.stdin.buffer.read(wire.BODY_MAX_BYTES + 1) if text == "-" else os.fsencode(text)
+    if text == "-" and len(data) > wire.BODY_MAX_BYTES:  # how much more is not known
+        raise BodyTooLargeError(
+            f"body: standard input has more than {wire.BODY_MAX_BYTES} bytes",
+            hint="put what is long into a file of the repository, and name it",
+        )
     try:
         return data.decode()
-    except UnicodeDecodeError as error:
-        if text == "-" and error.start > wire.BODY_MAX_BYTES - 4:  # cut within a character
-            return data.decode(errors="replace")
+    except UnicodeDecodeError:
         raise UsageError("the text is not UTF-8") from None
 
 

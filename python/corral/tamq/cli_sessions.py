@@ -5,8 +5,11 @@ from typing import Any, Final
 import click
 
 from corral.core.cli import Output, json_option
+from corral.tamq import cli_complete
 from corral.tamq.ask import Place
 from corral.tamq.domain import ATTEMPTS_DEFAULT, ATTEMPTS_MAX, ATTEMPTS_MIN, AckMode
+from corral.tamq.errors import TamqError
+from corral.tamq.requests import LOCAL_SENDER
 
 
 def session_options(command: Any) -> Any:
@@ -15,8 +18,12 @@ def session_options(command: Any) -> Any:
         click.option(
             "--repo", "repos", multiple=True, required=True, metavar="NAME",
             help="A repository that the session serves; may be repeated.",
+            shell_complete=cli_complete.repos,
         ),
-        click.option("--profile", default="plain", show_default=True, help="How ready looks."),
+        click.option(
+            "--profile", show_default="by the program: shell, claude-code, codex, else plain",
+            help="How ready looks.", shell_complete=cli_complete.profiles,
+        ),
         click.option("--label", default="", help="For people."),
         click.option(
             "--max-attempts", type=click.IntRange(ATTEMPTS_MIN, ATTEMPTS_MAX),
@@ -42,8 +49,28 @@ def registration(
     return fields | ({"label": label} if label else {})
 
 
+def warn_of_unknown(repos: tuple[str, ...]) -> None:
+    """On standard error: for which of these names no message will come. The session goes on."""
+    from corral.core.settings import load
+    from corral.tamq.registry import Registry
+    from corral.tamq.settings import TamqSettings
+
+    registry = Registry(load(TamqSettings).gita_repos)
+    for repo in repos:
+        try:
+            registry.check(LOCAL_SENDER, repo)
+        except TamqError as error:
+            told = error.message.removeprefix("target_repo: ")
+            click.echo(f"tamq: warning: {told}; until that is mended, sends are refused", err=True)
+            if error.hint:
+                click.echo(f"hint: {error.hint}", err=True)
+
+
 @click.command()
-@click.option("--repo", metavar="NAME", help="Only those that serve this repository.")
+@click.option(
+    "--repo", metavar="NAME", help="Only those that serve this repository.",
+    shell_complete=cli_complete.repos,
+)  # fmt: skip
 @json_option
 @click.pass_obj
 @click.pass_context
@@ -89,21 +116,23 @@ def attach(
 
     \b
     Examples:
-      tamq attach --repo shop --profile claude-code
+      tamq attach --repo shop
       tamq attach --repo shop --pane %7 --tmux-socket "${TMUX%%,*}"
     """
     import asyncio
     import os
 
-    from corral.tamq.terminal import address
+    from corral.tamq.terminal import address, process, profiles
     from corral.tamq.terminal.attach import discover, pane_of
 
     if pane is None or tmux_socket is None:
         own_socket, own_pane = pane_of(os.environ)
         pane, tmux_socket = pane or own_pane, tmux_socket or own_socket
     found = asyncio.run(discover(tmux_socket, pane))
+    session["profile"] = session["profile"] or profiles.usual(process.command(found.process.pid))
     fields = {"op": "register", "terminal": address.as_dict(found), **registration(**session)}
     answer = Place.of(context).ask(fields)
+    warn_of_unknown(session["repos"])
     output.show(answer, f"endpoint {answer['endpoint_id']} serves {', '.join(answer['repos'])}")
 
 
@@ -119,18 +148,20 @@ def run(context: click.Context, /, command: tuple[str, ...], **session: Any) -> 
 
     \b
     Example:
-      tamq run --repo shop --profile shell -- bash
+      tamq run --repo shop -- bash
     """
+    from corral.core import logs
     from corral.core.settings import load
     from corral.tamq.client import AsyncClient
     from corral.tamq.keep import keep_registered
     from corral.tamq.sessions import Sessions
     from corral.tamq.settings import TamqSettings
-    from corral.tamq.terminal import address
+    from corral.tamq.terminal import address, profiles
     from corral.tamq.terminal.base import Address
     from corral.tamq.terminal.run import run as run_session
 
     settings = load(TamqSettings, socket=Place.of(context).path)
+    session["profile"] = session["profile"] or profiles.usual(command[0])
     profile = Sessions(settings.profiles).profile(session["profile"])
     client = AsyncClient(settings.socket)
 
@@ -140,12 +171,14 @@ def run(context: click.Context, /, command: tuple[str, ...], **session: Any) -> 
             client, {"op": "register", "terminal": terminal, **registration(**session)}
         )
 
+    logs.configure("tamq", level="error")
+    warn_of_unknown(session["repos"])
     folder = settings.socket.parent
     return run_session(command, profile=profile, runtime_dir=folder, register=register)
 
 
 @click.command()
-@click.argument("endpoint_id")
+@click.argument("endpoint_id", shell_complete=cli_complete.endpoints)
 @json_option
 @click.pass_obj
 @click.pass_context

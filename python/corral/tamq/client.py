@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from corral.tamq import wire
+from corral.tamq import host, wire
 from corral.tamq.errors import UnavailableTamqError
 
 TIMEOUT_S: Final = 10.0
@@ -25,9 +25,8 @@ TIMEOUT_S: Final = 10.0
 def default_socket() -> Path:
     """Where TAMQ listens for this user unless told otherwise."""
     given = os.environ.get("TAMQ_SOCKET")
-    if given:
-        return Path(given)
-    return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}") / "tamq/tamq.sock"
+    found = Path(given).absolute() if given else host.socket_of(host.own_name())
+    return found or host.runtime_dir() / "tamq.sock"
 
 
 class Client:
@@ -114,7 +113,12 @@ def _not_there(path: Path, error: OSError) -> UnavailableTamqError:
         )
     if isinstance(error, PermissionError):
         return UnavailableTamqError(f"no permission to use {path}", hint="it is another user's")
-    return UnavailableTamqError(f"cannot connect to {path}: {error.strerror or error}")
+    if error.errno is None:  # of Python: the path does not fit the address
+        return UnavailableTamqError(f"{path} cannot be a socket: {error}", hint="set TAMQ_SOCKET")
+    return UnavailableTamqError(
+        f"cannot connect to {path}: {error.strerror or error}",
+        hint="is that the socket of a TAMQ? See 'tamq doctor'",
+    )
 
 
 def _no_answer(path: Path, timeout_s: float) -> UnavailableTamqError:

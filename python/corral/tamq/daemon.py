@@ -1,7 +1,7 @@
 """`tamq serve`: the queue of one user, from its lock to its last answer."""
 
 import asyncio
-import fcntl
+import gc
 import os
 import resource
 import signal
@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from corral.core import logs
+from corral.core import logs, sockets
 from corral.core.clock import SystemClock
-from corral.core.errors import StorageError, UnavailableError
+from corral.core.errors import ConfigError, CorralError, StorageError, UnavailableError
 from corral.core.notify import Notifier
-from corral.tamq import store, transport
+from corral.tamq import roster, store, transport
 from corral.tamq.capture import Capture
 from corral.tamq.deliverer import Deliverer
 from corral.tamq.lane import Opener, Pace
@@ -27,7 +27,10 @@ from corral.tamq.transport import Limits, Server
 PURGE_INTERVAL_S: Final = 600.0
 PURGE_BATCH_ROWS: Final = 200
 MS_PER_DAY: Final = 86_400_000
-DESCRIPTORS_SPARE: Final = 256  # besides one for each connection
+GC_AFTER_OBJECTS: Final = 50_000
+SOCKET_LOOK_S: Final = 5.0  # between looks whether its file is still there
+DESCRIPTORS_OWN: Final = 64  # the queue and its readers, locks, logs
+DESCRIPTORS_OF_SESSION: Final = 8  # while it is looked at: a client of tmux and its three pipes
 
 _log = logs.get("tamq.daemon")
 
@@ -39,30 +42,73 @@ def lock(path: Path, what: str) -> int:
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        handle = sockets.lock(path)
+    except (FileExistsError, NotADirectoryError):
+        raise StorageError(
+            f"{path.parent} is not a folder",
+            hint="TAMQ_STATE_DIR and TAMQ_SOCKET need folders: name another, or move the file away",
+            ids={"path": str(path.parent)},
+        ) from None
     except OSError as error:
         raise StorageError(
             f"{path}: {error.strerror}",
             hint="check that the folder belongs to this user and can be written to",
             ids={"path": str(path)},
         ) from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
+    if handle is None:
+        with suppress(OSError, ValueError):
+            what = f"{what}: process {int(path.read_text(encoding='ascii'))}"
         raise UnavailableError(
             f"another TAMQ serves {what}", hint="stop it first; 'tamq ping' asks it"
-        ) from None
+        )
+    with suppress(OSError):  # a full disk: then it has no number
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
     return handle
 
 
-def allow_descriptors(wanted: int) -> None:
-    """As many open files as the connections need, if the hard limit lets us."""
+def check_state(folder: Path, database: Path) -> None:
+    """`ConfigError` when others can write to the folder of the queue. Blocks."""
+    found = folder.stat()
+    hint = f"chmod 700 {folder}"
+    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise ConfigError(
+            f"state_dir: the folder {folder} must be yours, and nobody else may write to it",
+            hint=hint,
+        )
+    if found.st_mode & 0o055:
+        _log.warning("others can look into the state folder", path=str(folder), hint=hint)
+    with suppress(FileNotFoundError):
+        if database.stat().st_size == 0:
+            _log.warning("the file of the queue was empty: a new queue begins", path=str(database))
+
+
+def allow_connections(wanted: int) -> int:
+    """Let us open as many files as connections and sessions need; how many connections that allows.
+
+    With a hard limit below that, connections get half of what is left: who comes then is `busy`,
+    and sessions can still be looked at.
+    """
+    others = DESCRIPTORS_OWN + DESCRIPTORS_OF_SESSION * roster.ENDPOINTS_MAX
+    aim = wanted + transport.LINGERING_MAX + others
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    aim = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < aim:
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (aim, hard))
+            most = aim if hard == resource.RLIM_INFINITY else min(aim, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= aim:
+        return wanted
+    allowed = max(1, min(wanted, (soft - DESCRIPTORS_OWN) // 2))
+    _log.warning("the limit of open files is low", limit=soft, wanted=aim, connections=allowed)
+    return allowed
+
+
+def _inode_of(path: Path) -> int | None:
+    try:
+        return path.lstat().st_ino
+    except OSError:
+        return None
 
 
 class Daemon:
@@ -90,18 +136,21 @@ class Daemon:
             observe=self.capture.note,
         )
         self._check_terminal = check_terminal
+        self._connections_max = settings.connections_max
+        self._inode = 0  # of the socket's file
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. Every stop is safe: what is open goes on at the start."""
         settings = self.settings
-        transport.check_path(settings.socket)
-        allow_descriptors(settings.connections_max + DESCRIPTORS_SPARE)
+        sockets.check_path(settings.socket, "socket")
+        self._connections_max = allow_connections(settings.connections_max)
         locks = [
             await asyncio.to_thread(lock, settings.state_dir / "lock", str(settings.state_dir))
         ]
         try:
             beside = settings.socket.with_name(settings.socket.name + ".lock")
             locks.append(await asyncio.to_thread(lock, beside, str(settings.socket)))
+            await asyncio.to_thread(check_state, settings.state_dir, settings.database)
             async with self.writer, self.capture:
                 await self._serve()
         finally:
@@ -118,24 +167,31 @@ class Daemon:
         operations = Operations(
             self.writer, self.deliverer, self.registry, self.clock, self._check_terminal, instance
         )
-        limits = Limits(self.settings.connections_max, self.settings.read_timeout_s)
-        server = Server(self._captured(operations), limits)
+        limits = Limits(self._connections_max, self.settings.read_timeout_s)
+        quick = None if self.capture.enabled else operations.quick
+        server = Server(self._captured(operations), limits, quick)
         path = self.settings.socket
-        listener, inode = await asyncio.to_thread(transport.listen, path)
+        listener, self._inode = await asyncio.to_thread(transport.listen, path)
         await server.start(listener)
         try:
-            await self._work(stop, instance)
+            await self._work(stop, instance, server)
         finally:
             await server.stop()
-            await asyncio.to_thread(transport.unlink_own, path, inode)
+            await asyncio.to_thread(sockets.unlink_own, path, self._inode)
 
-    async def _work(self, stop: asyncio.Event, instance: str) -> None:
+    async def _work(self, stop: asyncio.Event, instance: str, server: Server) -> None:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self.deliverer.run()),
                 group.create_task(self._purge()),
                 group.create_task(self._watchdog()),
+                group.create_task(self._keep_socket(server)),
             ]
+            # What is there now stays: the collector need not look at it again. Open messages are
+            # kept, too, and make no cycles: without this, each many thousand would cost a look
+            # at all of them, 10 ms and more in which nobody is answered.
+            gc.freeze()
+            gc.set_threshold(GC_AFTER_OBJECTS, *gc.get_threshold()[1:])
             self.notifier.ready(f"{len(self.deliverer.schedule)} open messages")
             _log.info("ready", socket=str(self.settings.socket), instance=instance)
             await stop.wait()
@@ -157,6 +213,24 @@ class Daemon:
         while interval_s is not None:
             self.notifier.watchdog()
             await self.clock.sleep(interval_s)
+
+    async def _keep_socket(self, server: Server) -> None:
+        """Listen again when the socket's file was removed: nobody could reach us any more."""
+        path, told = self.settings.socket, ""
+        while True:
+            await self.clock.sleep(SOCKET_LOOK_S)
+            try:
+                if await asyncio.to_thread(_inode_of, path) == self._inode:
+                    continue
+                listener, self._inode = await asyncio.to_thread(transport.listen, path)
+            except CorralError as error:
+                if told != error.message:
+                    told = error.message
+                    _log.error("the socket is lost", **error.as_dict())
+                continue
+            await server.start(listener)
+            told = ""
+            _log.warning("the socket was removed, listens again", socket=str(path))
 
     async def _purge(self) -> None:
         """In small batches, so that nobody waits for it."""

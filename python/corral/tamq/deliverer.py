@@ -6,7 +6,7 @@ from whoever made it; what is due is then known on a clock that does not jump.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from corral.core import logs
@@ -97,14 +97,14 @@ class Deliverer:
         with contextlib.suppress(StorageError):
             self.note(await self.writer.submit(lambda conn: store.get(conn, ident)))
 
-    @contextlib.contextmanager
-    def room(self) -> Iterator[bool]:
-        """Whether one more message may be admitted; the place is held until the end."""
+    def reserve(self) -> bool:
+        """Whether one more message may be admitted; the place is held until `release`."""
         self._reserved += 1
-        try:
-            yield len(self.schedule) + self._reserved <= self._open_messages_max
-        finally:
-            self._reserved -= 1
+        return len(self.schedule) + self._reserved <= self._open_messages_max
+
+    def release(self) -> None:
+        """A send is over, whether or not it was admitted."""
+        self._reserved -= 1
 
     def add_endpoint(self, endpoint: Endpoint) -> None:
         """An endpoint was registered, or registered again."""

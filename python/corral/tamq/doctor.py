@@ -2,15 +2,18 @@
 
 import stat
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from corral.core.errors import CorralError
 from corral.core.settings import load
 from corral.tamq import wire
 from corral.tamq.ask import Place
+from corral.tamq.domain import ENDPOINT_GONE
 from corral.tamq.registry import Registry
 from corral.tamq.requests import PAGE_MAX
 from corral.tamq.settings import TamqSettings
+
+WAITING_PAGES_MAX: Final = 50  # looked through; each at most 10,000 messages of the past
 
 Finding = dict[str, Any]
 
@@ -23,6 +26,7 @@ def run(place: Place) -> list[Finding]:
         ("service", _service),
         ("sessions", _sessions),
         ("messages", _messages),
+        ("waiting", _waiting),
     )
     found: list[Finding] = []
     for name, check in checks:
@@ -96,3 +100,23 @@ def _messages(place: Place) -> Iterator[str]:
             hint="tamq message ID says why; tamq retry ID --why …",
         )
     yield "none failed"
+
+
+def _waiting(place: Place) -> Iterator[str]:
+    """Messages whose session ended: they wait until somebody binds them to another."""
+    cursor, found = None, []
+    for _ in range(WAITING_PAGES_MAX):
+        page = place.ask({"op": "history", "state": "pending", "limit": PAGE_MAX, "cursor": cursor})
+        found += [one for one in page["messages"] if one["waiting_reason"] == ENDPOINT_GONE]
+        cursor = page["cursor"]
+        if cursor is None:
+            break
+    if found:
+        newest = found[0]
+        raise FindingError(
+            f"{len(found)} wait for a session that has ended, the newest to "
+            f"{newest['target_repo']} since {newest['waiting_since']}",
+            hint=f"when a session serves it again: tamq rebind {newest['message_id']} --why …; "
+            "tamq history --state pending has the others",
+        )
+    yield "none for a session that has ended"

@@ -228,8 +228,14 @@ def due(progress: Progress, times: Times) -> tuple[Due, int, int] | None:
     if progress.ack_deadline_at_ms is not None:
         return Due.ACK, progress.ack_deadline_at_ms, times.ack_deadline_ms
     if progress.next_attempt_at_ms is not None:
-        return Due.ATTEMPT, progress.next_attempt_at_ms, max(times.retry_delays_ms)
+        return Due.ATTEMPT, progress.next_attempt_at_ms, _pause_ms(progress, times)
     return None
+
+
+def _pause_ms(was: Progress, times: Times) -> int:
+    """How long the pause before the next attempt was when it began; some begin at once."""
+    at_once = was.attempt_count == 0 or was.last_failure_reason == ACK_TIMEOUT
+    return 0 if at_once else times.retry_delay_ms(was.attempt_count)
 
 
 def left_ms(at_ms: int, longest_ms: int, now_ms: int) -> int:

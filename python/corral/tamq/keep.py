@@ -7,7 +7,7 @@ from typing import Final
 
 from corral.core.backoff import Backoff
 from corral.tamq.client import AsyncClient
-from corral.tamq.errors import NotFoundError, TamqError
+from corral.tamq.errors import InvalidStateError, NotFoundError, TamqError
 
 HEARTBEAT_S: Final = 10.0
 RETRY_FIRST_S: Final = 0.25
@@ -17,8 +17,8 @@ RETRY_MAX_S: Final = 5.0
 async def keep_registered(client: AsyncClient, fields: Mapping[str, object]) -> None:
     """Register, then send heartbeats until cancelled; then unregister.
 
-    Registers again when TAMQ lost the session. Ends when TAMQ will not have it: it was detached by
-    somebody, or the registration is refused for good.
+    Registers again when TAMQ lost the session. Ends when somebody detached it. Raises the error
+    with which TAMQ refuses it for good.
     """
     endpoint_id: str | None = None
     pause = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
@@ -31,10 +31,13 @@ async def keep_registered(client: AsyncClient, fields: Mapping[str, object]) -> 
             except NotFoundError:
                 endpoint_id = None
                 await asyncio.sleep(pause.next_s())
+            except InvalidStateError:  # detached
+                endpoint_id = None
+                return
             except TamqError as error:
                 if not error.retryable:
                     endpoint_id = None
-                    return
+                    raise
                 await asyncio.sleep(pause.next_s())
     finally:
         if endpoint_id is not None:

@@ -1,5 +1,7 @@
 """One endpoint's deliveries: one message at a time, the oldest first.
 
+But before it the one whose text stands in the composer already: only its Enter makes room.
+
 The terminal is asked whether it is ready before a lease is taken; while it is not, no attempt is
 spent and the message says why it waits. What an attempt came to is recorded until that succeeds or
 the lease is over.
@@ -22,7 +24,7 @@ from corral.tamq.domain import StaleError
 from corral.tamq.errors import NotFoundError
 from corral.tamq.rows import Endpoint, Message
 from corral.tamq.schedule import Known
-from corral.tamq.store import Failure
+from corral.tamq.store import Failure, Unsure
 from corral.tamq.terminal.base import Injection, Outcome, Readiness, Ready, Terminal, Wake
 
 if TYPE_CHECKING:
@@ -102,6 +104,8 @@ class Lane:
         wake = await self._wake_of(known)
         if wake is None or not await self._look(wake):
             return
+        if self.readiness.state is Ready.DRAFT or self.readiness.reason == "no_composer":
+            known = await self._standing() or known
         if self.readiness.state is Ready.READY:
             self._pause.reset()
             await self._attempt(known)
@@ -126,6 +130,26 @@ class Lane:
             return None
         return _wake(message, known.serial + 1, unsure)
 
+    async def _standing(self) -> Known | None:
+        """Whose text the draft is, if it is one of ours that was not submitted."""
+        begun = {known.id.row: known for known in self._owner.schedule.begun(self.endpoint.row)}
+        if not begun:
+            return None
+        try:
+            newest = await self._owner.writer.submit(
+                lambda conn: store.newest_unsure(conn, self.endpoint, list(begun))
+            )
+        except StorageError as error:
+            _log.error("messages cannot be read", **error.as_dict())
+            return None
+        for row in newest:
+            wake = await self._wake_of(begun[row])
+            if wake is None or not await self._look(wake):
+                return None
+            if self.readiness.pasted:
+                return begun[row]
+        return None
+
     async def _look(self, wake: Wake | None) -> bool:
         """Ask the terminal; whether it is still there."""
         try:
@@ -135,6 +159,9 @@ class Lane:
             found = Readiness(Ready.UNREACHABLE, "fault")
         if (found.state, found.reason) != (self.readiness.state, self.readiness.reason):
             self.readiness_since_ms = self._owner.clock.wall_ms()
+            if found.state is Ready.UNREACHABLE:
+                ident = self.endpoint.endpoint_id
+                _log.warning("session unreachable", endpoint_id=ident, reason=found.reason)
         self.readiness = found
         if found.state is Ready.GONE:
             await self._gone(found.reason)
@@ -241,10 +268,11 @@ class Lane:
         self._owner.spawn(self._gone("process_ended"))
 
 
-def _wake(message: Message, attempt: int, unsure: tuple[int, ...]) -> Wake:
+def _wake(message: Message, attempt: int, unsure: Unsure) -> Wake:
     pid = f"pid {message.sender_pid}" if message.sender_pid else "pid unknown"
     sender = f"{message.sender_repo} (uid {os.getuid()}, {pid})"
-    return Wake(str(message.id), attempt, sender, message.body or "", unsure)
+    body = message.body or ""
+    return Wake(str(message.id), attempt, sender, body, unsure.attempts, unsure.unread)
 
 
 async def wait(event: asyncio.Event, seconds: float | None, clock: Clock) -> bool:

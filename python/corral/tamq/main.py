@@ -1,7 +1,7 @@
 """The program `tamq`: the service, and a command for each operation of the protocol.
 
 Exit codes: 0 done, 1 the message is failed (or `doctor` found a fault), 64 usage, 65 conflict,
-66 not found, 69 unavailable, 70 internal, 74 storage, 75 not delivered yet, 77 not this user,
+66 not found, 69 unavailable, 70 internal, 74 storage, 75 not complete yet, 77 not this user,
 78 configuration or protocol, 130 interrupted.
 """
 
@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import click
 
 from corral import __version__
-from corral.core.cli import Output, ProgramGroup, json_option
-from corral.tamq import cli_messages, cli_sessions
+from corral.core.cli import Output, ProgramGroup, json_option, log_level_option
+from corral.tamq import cli_messages, cli_sessions, host
 from corral.tamq.ask import Place
 
 
@@ -40,19 +40,15 @@ class TamqGroup(ProgramGroup):
 def cli(context: click.Context, socket: Path | None, user: str | None) -> None:
     """A durable queue that wakes live agent sessions in their terminals.
 
-    Settings come from the environment (TAMQ_...), see the reference of settings.
+    Settings come from the environment (TAMQ_...), or from the file that the host has for the
+    user, /etc/tamq/USER/settings.json; see the reference of settings.
     """
+    host.adopt(user)
     context.meta[Place.KEY] = Place(socket, user)
 
 
 @cli.command()
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="Least level of log lines.",
-)
+@log_level_option
 @click.pass_context
 def serve(context: click.Context, log_level: str) -> None:
     """Run TAMQ for this user, until SIGTERM.
@@ -113,6 +109,46 @@ def doctor(context: click.Context, output: Output) -> int:
     healthy = all(one["ok"] for one in found)
     output.show({"healthy": healthy, "checks": found}, "\n".join(lines))
     return 0 if healthy else 1
+
+
+@cli.command("check-config")
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+@click.pass_obj
+def check_config(output: Output, file: Path) -> None:
+    """Check FILE, a file of settings, as 'tamq serve' would read it.
+
+    Exit status 78 when it is wrong. Profiles are checked, too, if their file is on this machine.
+
+    \b
+    Example:
+      tamq check-config /etc/tamq/alice/settings.json
+    """
+    import os
+
+    from corral.core import sockets
+    from corral.core.errors import ConfigError
+    from corral.core.settings import load
+    from corral.tamq.sessions import Sessions
+    from corral.tamq.settings import TamqSettings
+
+    for variable in [name for name in os.environ if name.startswith("TAMQ_")]:
+        del os.environ[variable]  # the file is in question, not this shell
+    os.environ[host.CONFIG] = str(file)
+    try:
+        settings = load(TamqSettings)
+    except ConfigError as error:
+        if error.ids.get("key") != host.CONFIG:
+            raise
+        text = error.message.removeprefix(f"{host.CONFIG}: ")  # it is not there that FILE was named
+        raise ConfigError(text, ids={"path": str(file)}) from None
+    sockets.check_path(settings.socket, "socket")
+    known = settings.profiles if settings.profiles and settings.profiles.exists() else None
+    names = sorted(Sessions(known).profiles)
+    output.show(
+        {"ok": True, "file": str(file), "socket": str(settings.socket), "profiles": names},
+        f"ok: {settings.socket}, profiles {', '.join(names)}",
+    )
 
 
 @cli.command()

@@ -1,20 +1,25 @@
 """What each operation of the protocol does: from a checked request to the fields of an answer."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from corral.core.clock import Clock
 from corral.core.crashpoints import crashpoint
+from corral.core.errors import StorageError
 from corral.core.sqlite import SqliteReader, SqliteWriter
 from corral.tamq import admission, points, requests, roster, rows, store, wire
 from corral.tamq.deliverer import Deliverer
-from corral.tamq.errors import BusyError, InvalidRequestError
+from corral.tamq.errors import InvalidRequestError, UnavailableTamqError
+from corral.tamq.intake import Intake
 from corral.tamq.registry import Registry
-from corral.tamq.requests import MessageId, Page, Register, Retry, Send
+from corral.tamq.requests import MessageId, Page, Rebind, Register, Retry, Send
 from corral.tamq.rows import Endpoint
 from corral.tamq.store import Peer
+from corral.tamq.transport import Answered
 
 ANSWER_SPARE_BYTES: Final = 4_096  # of a frame: what a page has besides its items
+READERS_MAX: Final = 4  # connections to the database at once, each with descriptors and a thread
 
 Fields = dict[str, Any]
 Answer = Mapping[str, object]
@@ -35,10 +40,11 @@ class Operations:
     ) -> None:
         self._writer = writer
         self._deliverer = deliverer
-        self._registry = registry
+        self._intake = Intake(writer, deliverer, registry, clock)
         self._clock = clock
         self._check_terminal = check_terminal
         self._instance = instance
+        self._reading = asyncio.Semaphore(READERS_MAX)
         self._table: dict[str, Callable[[Fields, Peer], Awaitable[Answer]]] = {
             "ping": self.ping,
             "endpoints": self.endpoints,
@@ -50,18 +56,25 @@ class Operations:
             "history": self.history,
             "ack": self.ack,
             "retry": self.retry,
+            "rebind": self.rebind,
         }
 
     async def handle(self, fields: Fields, peer: Peer) -> Answer:
         """Answer one request. Raises the error that refuses it."""
-        if "protocol" not in fields:
-            raise InvalidRequestError("protocol: is missing", hint=f'say "{wire.PROTOCOL}"')
-        wire.check_protocol(fields["protocol"])
+        _check_protocol(fields)
         op = fields.get("op")
         operation = self._table.get(op) if isinstance(op, str) else None
         if operation is None:
             raise InvalidRequestError(f"op: is one of {', '.join(sorted(self._table))}")
         return await operation(fields, peer)
+
+    def quick(self, fields: Fields, peer: Peer, answered: Answered) -> bool:
+        """Take a send, which needs no task. Raises as `handle`."""
+        if fields.get("op") != "send":
+            return False
+        _check_protocol(fields)
+        self._intake.send(Send.parse(fields), peer, answered)
+        return True
 
     async def ping(self, _: Fields, __: Peer) -> Answer:
         return {
@@ -71,26 +84,18 @@ class Operations:
         }
 
     async def send(self, fields: Fields, peer: Peer) -> Answer:
-        request = Send.parse(fields)
-        now_ms, times = self._clock.wall_ms(), self._deliverer.times
-        with self._deliverer.room() as room:
+        coming: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-            def check() -> None:
-                """In the writer's thread, and only for what would be new."""
-                self._registry.check(request.sender_repo, request.target_repo)
-                if not room:
-                    raise BusyError("too many messages are open", hint="see 'tamq history'")
+        def answered(answer: Answer | bytes | None, error: BaseException | None) -> None:
+            if coming.done():
+                pass
+            elif error is not None:
+                coming.set_exception(error)
+            elif answer is not None:
+                coming.set_result(wire.answer(answer) if isinstance(answer, bytes) else answer)
 
-            done = await self._writer.submit(
-                lambda conn: admission.send(conn, request, peer, times, now_ms, check)
-            )
-            crashpoint(points.ADMITTED)
-            self._deliverer.note(done.message)
-        return {
-            "deduplicated": done.deduplicated,
-            "rebound": done.rebound,
-            **rows.receipt(done.message, body=False),
-        }
+        self._intake.send(Send.parse(fields), peer, answered)
+        return await coming
 
     async def message(self, fields: Fields, _: Peer) -> Answer:
         ident = MessageId.parse(fields.get("message_id"))
@@ -98,8 +103,13 @@ class Operations:
 
     async def history(self, fields: Fields, _: Peer) -> Answer:
         page = Page.parse(fields)
-        async with SqliteReader(self._writer.path) as reader:
-            found, cursor = await store.history(reader, page)
+        try:
+            async with self._reading, SqliteReader(self._writer.path) as reader:
+                found, cursor = await store.history(reader, page)
+        except StorageError as error:
+            raise UnavailableTamqError(
+                f"the queue cannot be read: {error.message}", hint=error.hint, ids=error.ids
+            ) from error
         shown = [(one.id.row, rows.receipt(one, body=page.bodies)) for one in found]
         return _page("messages", shown, cursor)
 
@@ -120,6 +130,16 @@ class Operations:
         crashpoint(points.RETRIED)
         self._deliverer.note(message)
         return rows.receipt(message, body=False)
+
+    async def rebind(self, fields: Fields, peer: Peer) -> Answer:
+        request = Rebind.parse(fields)
+        now_ms, times = self._clock.wall_ms(), self._deliverer.times
+        done = await self._writer.submit(
+            lambda conn: admission.rebind(conn, request, peer, times, now_ms)
+        )
+        crashpoint(points.REBOUND)
+        self._deliverer.note(done.message)
+        return {**rows.receipt(done.message, body=False), "rebound": done.rebound}
 
     # ---- endpoints
 
@@ -170,6 +190,12 @@ class Operations:
         endpoint_id = _endpoint_id(fields)
         await self._deliverer.endpoint_gone(endpoint_id, roster.UNREGISTERED)
         return {"endpoint_id": endpoint_id}
+
+
+def _check_protocol(fields: Fields) -> None:
+    if "protocol" not in fields:
+        raise InvalidRequestError("protocol: is missing", hint=f'say "{wire.PROTOCOL}"')
+    wire.check_protocol(fields["protocol"])
 
 
 def _endpoint_id(fields: Fields) -> str:

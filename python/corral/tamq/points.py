@@ -9,5 +9,6 @@ RECORDED = register("tamq.result.committed", "the result of an attempt is record
 EXPIRED = register("tamq.expiry.committed", "a lease or a deadline expired, nothing followed")
 ACKED = register("tamq.ack.committed", "an acknowledgement is recorded, nobody was told")
 RETRIED = register("tamq.retry.committed", "a retry is recorded, nobody was told")
+REBOUND = register("tamq.rebind.committed", "a message is bound anew, nobody was told")
 REGISTERED = register("tamq.register.committed", "an endpoint is registered, it was not told")
 GONE = register("tamq.gone.committed", "an endpoint is gone, its leases have ended")

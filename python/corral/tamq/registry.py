@@ -26,9 +26,16 @@ class Registry:
     def check(self, sender: str, target: str) -> None:
         """`UnknownRepoError` unless both are registered once; `local` is always a sender."""
         self.refresh()
+        if self.knows(sender, target):
+            return
         if sender != LOCAL_SENDER:
             self._check("sender_repo", sender)
         self._check("target_repo", target)
+
+    def knows(self, sender: str, target: str) -> bool:
+        """Whether `check` would find nothing wrong, by what was read last."""
+        names = (target,) if sender == LOCAL_SENDER else (target, sender)
+        return all(len(self._paths.get(name, ())) == 1 for name in names)
 
     def refresh(self) -> None:
         """Read the file if it is another than last time. `UnavailableTamqError` if that fails."""
@@ -57,7 +64,7 @@ class Registry:
         if paths is None:
             raise UnknownRepoError(
                 f"{field}: {name} is not in the gita registry",
-                hint=f"gita add PATH; the registry is {self.path}",
+                hint=f"gita add PATH; the registry is {self.path}, {self._content()}",
                 ids=ids,
             )
         if len(paths) > 1:
@@ -66,6 +73,12 @@ class Registry:
                 hint="give one of them another name: gita rename",
                 ids=ids,
             )
+
+    def _content(self) -> str:
+        if self._seen is None:
+            return "a file that does not exist"
+        count = len(self.names())
+        return f"which has {count} {'name' if count == 1 else 'names'}"
 
 
 def default_path() -> Path:

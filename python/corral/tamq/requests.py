@@ -137,6 +137,23 @@ class Retry:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Rebind:
+    message: MessageId
+    endpoint_id: str | None
+    actor: str
+    why: str
+
+    @classmethod
+    def parse(cls, fields: Fields) -> "Rebind":
+        return cls(
+            MessageId.parse(fields.get("message_id")),
+            optional_text(fields, "endpoint_id", wire.ID_MAX_BYTES),
+            text(fields, "actor", wire.ID_MAX_BYTES),
+            text(fields, "why", WHY_MAX_BYTES),
+        )
+
+
 # ---- single fields -------------------------------------------------------------------------
 
 CURSOR_MAX: Final = 2**62

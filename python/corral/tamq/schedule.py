@@ -89,6 +89,16 @@ class Schedule:
             heapq.heappop(queue)
         return None
 
+    def begun(self, endpoint: int) -> list[Known]:
+        """Those that may be attempted at this endpoint now, and were attempted before."""
+        found = (self._current(*one) for one in self._eligible.get(endpoint, []))
+        return [
+            one
+            for one in found
+            if one is not None and one.serial and one.endpoint == endpoint
+            if one.due is Due.ATTEMPT
+        ]
+
     def count_of(self, endpoint: int) -> int:
         """How many open messages an endpoint has."""
         return sum(known.endpoint == endpoint for known in self._known.values())

@@ -118,6 +118,18 @@ REQUESTS: Final[dict[str, dict[str, Any]]] = {
         "actor",
         "why",
     ),
+    "rebind": _request(
+        "rebind",
+        {
+            "message_id": _MESSAGE_ID,
+            "endpoint_id": _text(wire.ID_MAX_BYTES, optional=True),
+            "actor": _text(wire.ID_MAX_BYTES),
+            "why": _text(requests.WHY_MAX_BYTES),
+        },
+        "message_id",
+        "actor",
+        "why",
+    ),
 }
 
 _STRING: Final = {"type": "string"}
@@ -189,6 +201,10 @@ _ATTEMPT: Final = _object(
 _RETRY: Final = _object(
     {"at": _TIME, "uid": _COUNT, "pid": _COUNT, "actor": _STRING, "why": _STRING}, "at", "why"
 )
+_REBINDING: Final = _object(
+    {**_RETRY["properties"], "from_endpoint_id": _STRING, "to_endpoint_id": _STRING},
+    *("at", "why", "from_endpoint_id", "to_endpoint_id"),
+)
 
 
 def _answer(fields: dict[str, Any], *required: str) -> dict[str, Any]:
@@ -226,10 +242,12 @@ ANSWERS: Final[dict[str, dict[str, Any]]] = {
     "message": _receipt_with({
         "attempts": {"type": "array", "items": _ATTEMPT},
         "retries": {"type": "array", "items": _RETRY},
+        "rebindings": {"type": "array", "items": _REBINDING},
     }),
     "history": _page("messages", RECEIPT),
     "ack": _receipt_with({"state_before": {"enum": list(State)}}),
     "retry": _receipt_with({}),
+    "rebind": _receipt_with({"rebound": {"type": "boolean"}}),
 }  # fmt: skip
 REFUSAL: Final = _object(
     {

@@ -7,16 +7,12 @@ directory, and the queue in the user's state directory.
 import os
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from corral.core.settings import ServiceSettings
-from corral.tamq import domain
+from corral.tamq import domain, host
 from corral.tamq.registry import default_path
-
-
-def _runtime_dir() -> Path:
-    return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}") / "tamq"
 
 
 def _state_dir() -> Path:
@@ -30,7 +26,7 @@ class TamqSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="TAMQ_")
 
     socket: Path = Field(
-        default_factory=lambda: _runtime_dir() / "tamq.sock",
+        default_factory=lambda: host.runtime_dir() / "tamq.sock",
         description="Where TAMQ listens; its folder must be the user's own, of mode 0700. "
         "Unset: `$XDG_RUNTIME_DIR/tamq/tamq.sock`.",
     )
@@ -92,6 +88,11 @@ class TamqSettings(ServiceSettings):
     capture_files: int = Field(
         default=5, ge=1, le=100, description="Files of the capture that are kept."
     )
+
+    @field_validator("socket")
+    @classmethod
+    def _from_here(cls, path: Path) -> Path:
+        return path.absolute()  # other programs, which are elsewhere, are told of it
 
     @property
     def database(self) -> Path:

@@ -4,6 +4,7 @@ A decision of `domain` is made from the row that the same transaction read, and 
 update that is guarded by that row's state and generation.
 """
 
+import json
 import secrets
 import sqlite3
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from corral.tamq.rows import Endpoint, Message
 
 APPLICATION_ID: Final = 0x5441_4D51  # says whose file it is; never changed
 HISTORY_SCAN_MAX_ROWS: Final = 10_000  # looked at for one page
+STANDING_MAX: Final = 3  # messages whose text may stand in one composer: looked for at most
 DETAILS_MAX: Final = 50  # newest attempts and retries that one answer shows
 
 _SQL = load_sql("corral.tamq", "sql/queue.sql")
@@ -47,6 +49,18 @@ class Failure:
     typed: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """Former attempts whose text may still be in the composer; `unread`: or was not read yet."""
+
+    attempts: tuple[int, ...]
+    unread: bool
+
+    @classmethod
+    def of(cls, found: list[sqlite3.Row]) -> "Unsure":
+        return cls(tuple(row["serial"] for row in found), any(row["unread"] for row in found))
+
+
 def open_writer(path: Path) -> SqliteWriter:
     return SqliteWriter(path, application_id=APPLICATION_ID, migrations=MIGRATIONS)
 
@@ -66,7 +80,7 @@ def instance(conn: sqlite3.Connection, now_ms: int) -> str:
 
 def lease(
     conn: sqlite3.Connection, ident: MessageId, endpoint: Endpoint, times: Times, now_ms: int
-) -> tuple[Message, tuple[int, ...]]:
+) -> tuple[Message, Unsure]:
     """Begin an attempt; with it the former attempts whose text may still be in the composer.
 
     `StaleError` when it is not to be attempted any more, or not here, or the endpoint is gone.
@@ -84,8 +98,7 @@ def lease(
         _SQL["begin_attempt"],
         {**params, "now_ms": now_ms, "lease_until_ms": now.lease_until_ms},
     )
-    unsure = many(conn, "unsure_attempts", params)
-    return get(conn, ident), tuple(row["serial"] for row in unsure)
+    return get(conn, ident), Unsure.of(many(conn, "unsure_attempts", params))
 
 
 def _is_live(conn: sqlite3.Connection, endpoint: Endpoint) -> bool:
@@ -93,11 +106,17 @@ def _is_live(conn: sqlite3.Connection, endpoint: Endpoint) -> bool:
     return row is not None and row["gone_at_ms"] is None
 
 
-def unsure_attempts(conn: sqlite3.Connection, ident: MessageId) -> tuple[int, ...]:
+def unsure_attempts(conn: sqlite3.Connection, ident: MessageId) -> Unsure:
     """Attempts of the message into its endpoint that may have left text in the composer."""
     message = get(conn, ident)
     params = {"id": ident.row, "serial": message.progress.serial + 1, "endpoint": message.endpoint}
-    return tuple(row["serial"] for row in many(conn, "unsure_attempts", params))
+    return Unsure.of(many(conn, "unsure_attempts", params))
+
+
+def newest_unsure(conn: sqlite3.Connection, endpoint: Endpoint, messages: list[int]) -> list[int]:
+    """Which of these messages were typed into the endpoint last, newest first: `STANDING_MAX`."""
+    params = {"messages": json.dumps(messages), "endpoint": endpoint.row, "limit": STANDING_MAX}
+    return [row["message"] for row in many(conn, "newest_unsure", params)]
 
 
 def written(
@@ -193,12 +212,13 @@ def get(conn: sqlite3.Connection, ident: MessageId) -> Message:
 
 
 def details(conn: sqlite3.Connection, ident: MessageId) -> dict[str, object]:
-    """The receipt of one message with its newest attempts and retries, newest first."""
+    """The receipt of one message with its newest attempts and decisions about it, newest first."""
     params = {"id": ident.row, "limit": DETAILS_MAX}
     return {
         **rows.receipt(get(conn, ident), body=True),
         "attempts": [rows.attempt_fields(row) for row in many(conn, "attempts", params)],
         "retries": [rows.retry_fields(row) for row in many(conn, "retries", params)],
+        "rebindings": [rows.rebinding_fields(row) for row in many(conn, "rebindings", params)],
     }
 
 

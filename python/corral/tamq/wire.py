@@ -18,7 +18,12 @@ PROTOCOL: Final = "0.1"
 BOUNDED_DELIVERY: Final = "bounded_delivery_ack_v1"
 IDEMPOTENT_SEND: Final = "idempotent_send_v1"
 REQUIRED_CAPABILITIES: Final = frozenset({BOUNDED_DELIVERY, IDEMPOTENT_SEND})
-CAPABILITIES: Final = (BOUNDED_DELIVERY, IDEMPOTENT_SEND, "endpoint_resolution_v1")
+CAPABILITIES: Final = (
+    BOUNDED_DELIVERY,
+    IDEMPOTENT_SEND,
+    "endpoint_resolution_v1",
+    "operator_rebind_v1",
+)
 
 FRAME_MAX_BYTES: Final = 131_072
 BODY_MAX_BYTES: Final = 8_192  # of UTF-8
@@ -27,10 +32,20 @@ ID_MAX_BYTES: Final = 256  # client ids, keys, correlation ids
 REPO_MAX_BYTES: Final = 128
 
 
+def _no_constant(_: str) -> NoReturn:
+    raise ValueError("NaN and Infinity are not JSON")
+
+
+# Made once: the functions of the module `json` make one for each call that is not their default.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+quoted: Final = json.encoder.encode_basestring  # a text as JSON
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+
+
 def encode(fields: Mapping[str, object]) -> bytes:
     """One frame. `InvalidRequestError` when it is too long or holds what JSON or UTF-8 cannot."""
     try:
-        frame = compact(fields).encode() + b"\n"
+        frame = _ENCODER.encode(fields).encode() + b"\n"
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidRequestError(f"not to be written as JSON: {type(error).__name__}") from None
     if len(frame) > FRAME_MAX_BYTES:
@@ -40,7 +55,7 @@ def encode(fields: Mapping[str, object]) -> bytes:
 
 def compact(value: object) -> str:
     """JSON as it is measured, stored and sent. `ValueError` for NaN and for a lone surrogate."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = _ENCODER.encode(value)
     text.encode()  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
     return text
 
@@ -50,7 +65,7 @@ def decode(line: bytes) -> dict[str, Any]:
     if len(line) > FRAME_MAX_BYTES:
         raise InvalidRequestError(f"a line is at most {FRAME_MAX_BYTES} bytes")
     try:
-        value = json.loads(line.decode(), parse_constant=_no_constant)
+        value = _DECODER.decode(line.decode())
     except UnicodeDecodeError:
         raise InvalidRequestError("a line must be UTF-8") from None
     except RecursionError:
@@ -96,7 +111,3 @@ def check_peer(pong: Mapping[str, Any]) -> None:
         raise IncompatibleProtocolError(
             f"TAMQ lacks {', '.join(sorted(missing))}", hint="run a newer release of TAMQ"
         )
-
-
-def _no_constant(_: str) -> NoReturn:
-    raise ValueError("NaN and Infinity are not JSON")

@@ -25,7 +25,7 @@ from corral.cowboy.runner.domain import (
     RunState,
 )
 from corral.cowboy.runner.outcome import Cause
-from corral.cowboy.runner.starter import RefusedError, Run, Started, Starter
+from corral.cowboy.runner.starter import RefusedError, Run, Started, Starter, source_of
 from corral.cowboy.runner.store import RecordPhase, RecordStore, RunRecord
 
 PREPARE_RECEIVED = register("runner.prepare.received", "a prepare arrived, nothing was forked")
@@ -198,13 +198,31 @@ class RunBook:
         crashpoint(GO_WRITTEN)
 
     def _kill(self, turn: str, attempt: int, reason: str) -> None:
-        entry = self._find(turn, attempt)
+        entry = self._find(turn, attempt) or self._awake(turn, attempt)
         if entry is None:
             self._tell_state(turn, attempt)
         elif entry.over:
             self._tell_result(turn, entry)
         else:
             entry.run.end(Cause.KILL, reason)
+
+    def _awake(self, turn: str, attempt: int) -> _Entry | None:
+        """A run in place of one that a dead runner may have woken a session with: its answer came
+        while no runner was there, and somebody must withdraw the wake."""
+        if turn in self._entries:
+            return None
+        try:
+            started = self._starter.awake(turn, attempt, lambda: self._over(turn))
+        except OSError as error:
+            _log.warning("wake_not_withdrawn", turn_id=turn, why=f"system: {error.strerror}")
+            return None
+        if started is None:
+            return None
+        self._never_went.pop(turn, None)
+        entry = _Entry(attempt, source_of(turn), started.run, started.record, mono_s())
+        self._entries[turn] = entry
+        entry.run.go()
+        return entry
 
     def _forget(self, turn: str, attempt: int) -> None:
         entry = self._find(turn, attempt)

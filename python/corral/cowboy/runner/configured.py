@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from corral.core.errors import ConfigError
-from corral.cowboy.config import EchoRunner, ExecRunner, SourcesFile
+from corral.cowboy.config import EchoRunner, Runner, SourcesFile, TamqRunner
 from corral.cowboy.runner.domain import REPLY_MAX_BYTES_LIMIT
-from corral.cowboy.runner.plan import EchoPlan, ExecPlan, OutputRules, Plan
+from corral.cowboy.runner.plan import EchoPlan, ExecPlan, OutputRules, Plan, TamqPlan
 
 
 def plans(sources: SourcesFile, inherited: Mapping[str, str] | None = None) -> dict[str, Plan]:
@@ -17,7 +17,7 @@ def plans(sources: SourcesFile, inherited: Mapping[str, str] | None = None) -> d
     return {name: _plan(name, source.runner, given) for name, source in sources.sources.items()}
 
 
-def _plan(name: str, runner: ExecRunner | EchoRunner, inherited: Mapping[str, str]) -> Plan:
+def _plan(name: str, runner: Runner, inherited: Mapping[str, str]) -> Plan:
     if runner.reply_max_bytes > REPLY_MAX_BYTES_LIMIT:
         raise ConfigError(
             f"sources.{name}.runner.reply_max_bytes: {runner.reply_max_bytes} is more than "
@@ -26,6 +26,8 @@ def _plan(name: str, runner: ExecRunner | EchoRunner, inherited: Mapping[str, st
         )
     if isinstance(runner, EchoRunner):
         return EchoPlan(OutputRules(False, runner.reply_max_bytes))
+    if isinstance(runner, TamqRunner):
+        return TamqPlan(runner.repo, runner.socket, runner.turn_timeout_s)
     return ExecPlan(
         command=runner.command,
         environment={**inherited, **runner.environment},

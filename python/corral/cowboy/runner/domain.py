@@ -54,6 +54,7 @@ class RunOutcome(StrEnum):
     OUTPUT_INVALID = "output_invalid"
     REPLY_TOO_LARGE = "reply_too_large"
     START_FAILED = "start_failed"
+    SESSION_ENDED = "session_ended"
     KILLED = "killed"
 
 
@@ -98,7 +99,11 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class PrepareRequest:
-    """Start a run up to its barrier. Bytes are given to the run unchanged."""
+    """Start a run up to its barrier. Bytes are given to the run unchanged.
+
+    ``waited_ms`` is how long ago the same attempt was started by a runner that is dead; 0 but for
+    a live session, whose wake may be repeated.
+    """
 
     turn: str
     attempt: int
@@ -110,6 +115,7 @@ class PrepareRequest:
     session: str
     resumed: bool
     traceparent: bytes | None
+    waited_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +318,7 @@ def _prepare_fields(request: PrepareRequest) -> dict[str, object]:
         "session": request.session,
         "resumed": request.resumed,
         "traceparent": frames.base64_text(request.traceparent),
+        "waited_ms": request.waited_ms,
     }
 
 
@@ -328,6 +335,7 @@ def _prepare_from(frame: Fields) -> PrepareRequest:
         session=frame.text("session"),
         resumed=frame.flag("resumed"),
         traceparent=frame.octets_or_none("traceparent"),
+        waited_ms=frame.number("waited_ms"),
     )
 
 

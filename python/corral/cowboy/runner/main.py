@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from corral.core import logs
+from corral.core import logs, sockets
 from corral.core.ids import new_uuid
 from corral.core.notify import Notifier
 from corral.cowboy.runner import cgroup as cgroups
@@ -57,7 +57,7 @@ class RunnerOptions:
 def main(options: RunnerOptions) -> int:
     """Runs until SIGTERM or SIGINT; the exit status. Raises `CorralError` when it cannot start."""
     _open_standard_streams()
-    transport.check_path(options.socket)
+    sockets.check_path(options.socket, "runtime_dir")
     store = RecordStore(options.runs)
     store.open()
     lock_fd = transport.lock(options.socket.with_name("runner.lock"))
@@ -110,7 +110,7 @@ class _Runner:
 
     def _server(self, boot: str) -> RunnerServer:
         served, mode = access(self._options.daemon_uid, os.getuid())
-        listener = transport.listen(self._options.socket, mode=mode)
+        listener, _ = sockets.listen(self._options.socket, "runtime_dir", mode=mode)
         return RunnerServer(
             listener,
             self._options.agent,

@@ -48,7 +48,20 @@ class EchoPlan:
     output: OutputRules
 
 
-Plan = ExecPlan | EchoPlan
+@dataclass(frozen=True, slots=True)
+class TamqPlan:
+    """A live session that serves ``repo``, woken through the TAMQ that listens at ``socket``.
+
+    ``watch_s`` is the pause between two looks at what became of the wake.
+    """
+
+    repo: str
+    socket: str
+    turn_timeout_s: float
+    watch_s: float = 2.0
+
+
+Plan = ExecPlan | TamqPlan | EchoPlan
 
 
 def run_environment(

@@ -16,17 +16,31 @@ from corral.cowboy.runner.containment import (
     Strays,
 )
 from corral.cowboy.runner.domain import PrepareRequest
-from corral.cowboy.runner.plan import EchoPlan, ExecPlan, MetadataError, Plan, run_environment
+from corral.cowboy.runner.plan import (
+    EchoPlan,
+    ExecPlan,
+    MetadataError,
+    Plan,
+    TamqPlan,
+    run_environment,
+)
 from corral.cowboy.runner.proof import Scanner
 from corral.cowboy.runner.run import EchoRun, ExecRun
 from corral.cowboy.runner.spawn import Child
 from corral.cowboy.runner.store import RecordPhase, RecordStore, RunRecord
+from corral.cowboy.runner.wake import TamqRun
 
 RUNS_MAX = 1024
 FDS_PER_RUN = 6
 FDS_RESERVED = 64
 
-Run = ExecRun | EchoRun
+Run = ExecRun | TamqRun | EchoRun
+
+
+def source_of(turn: str) -> str:
+    """A turn's id is `<agent>.<source>.…`; empty for what is none."""
+    _, _, rest = turn.partition(".")
+    return rest.partition(".")[0]
 
 
 class RefusedError(Exception):
@@ -74,8 +88,27 @@ class Starter:
                 record = self._record(request, token, None, None)
                 self._store.save(record)
                 return Started(EchoRun(plan, request.prompt, on_over), record)
+            case TamqPlan():
+                record = self._record(request, token, None, None)
+                self._store.save(record)
+                return Started(TamqRun(plan, request, on_over), record)
             case ExecPlan():
                 return self._start_exec(plan, request, token, on_over)
+
+    def awake(self, turn: str, attempt: int, on_over: Callable[[], None]) -> Started | None:
+        """A run that is for ending only: that withdraws the wake of this attempt, if there is one.
+
+        None when the turn's source wakes no session. Raises `OSError` as `start` does.
+        """
+        plan = self._plans.get(source_of(turn))
+        if not isinstance(plan, TamqPlan):
+            return None
+        request = PrepareRequest(
+            turn, attempt, source_of(turn), b"", "", None, None, "", False, None, waited_ms=1
+        )
+        record = self._record(request, secrets.token_hex(16), None, None)
+        self._store.save(record)
+        return Started(TamqRun(plan, request, on_over), record)
 
     def _start_exec(
         self, plan: ExecPlan, request: PrepareRequest, token: str, on_over: Callable[[], None]

@@ -5,32 +5,22 @@ earlier ones; what they had sent and was not read yet is dropped.
 """
 
 import asyncio
-import fcntl
-import os
 import socket
-import stat
-import struct
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import cast
 
-from corral.core import logs
-from corral.core.errors import ConfigError, UnavailableError
+from corral.core import logs, sockets
+from corral.core.errors import UnavailableError
 from corral.cowboy.runner import domain
 from corral.cowboy.runner.book import BookRequest
 from corral.cowboy.runner.domain import Event, Hello, Rejected, Welcome
 from corral.cowboy.runner.frames import FrameError, FrameSplitter
 
-SOCKET_PATH_MAX_BYTES = 107
 # A daemon that does not read: its connection is given up, a new one begins with a query.
 SEND_BUFFER_MAX_BYTES = 64 * 1024 * 1024
-BACKLOG = 16
 CONNECTIONS_MAX = 16
-CONNECT_TIMEOUT_S = 1.0
 LOCK_WAIT_S = 2.0
-LOCK_PAUSE_S = 0.01
-_PEER = struct.Struct("iII")  # pid, uid, gid of SO_PEERCRED
 
 _log = logs.get("cowboy.runner")
 
@@ -38,75 +28,15 @@ _log = logs.get("cowboy.runner")
 def lock(path: Path) -> int:
     """Takes the lock that makes this the only runner of its agent; gives its descriptor.
 
-    The lock ends with the process, and with those it had just forked: a killed runner's last child
-    has it until it sees that its runner is gone. So it is waited for, at most `LOCK_WAIT_S`.
-    Blocks. Raises `UnavailableError` when another runner has it.
+    A killed runner's last child has it until it sees that its runner is gone. So it is waited for,
+    at most `LOCK_WAIT_S`. Blocks. Raises `UnavailableError` when another runner has it.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline_s = time.monotonic() + LOCK_WAIT_S
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() < deadline_s:
-                time.sleep(LOCK_PAUSE_S)
-                continue
-            os.close(fd)
-            raise UnavailableError(
-                f"another runner holds {path}", hint="stop it first; one runner serves an agent"
-            ) from error
-        return fd
-
-
-def check_path(path: Path) -> None:
-    """Raises `ConfigError` when the kernel cannot take the path for a socket."""
-    length = len(os.fsencode(path))
-    if length > SOCKET_PATH_MAX_BYTES:
-        raise ConfigError(
-            f"runtime_dir: the socket {path} has a path of {length} bytes, "
-            f"the system takes {SOCKET_PATH_MAX_BYTES}",
-            hint="use a shorter runtime directory",
+    fd = sockets.lock(path, wait_s=LOCK_WAIT_S)
+    if fd is None:
+        raise UnavailableError(
+            f"another runner holds {path}", hint="stop it first; one runner serves an agent"
         )
-
-
-def listen(path: Path, *, mode: int) -> socket.socket:
-    """A listening socket with ``mode`` from its first moment. The caller holds the lock.
-
-    A socket in its place is removed only when a connection to it is refused. Raises
-    `UnavailableError` when something listens there, `ConfigError` for what is no socket.
-    """
-    check_path(path)
-    _remove_stale(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    old_umask = os.umask(0o777 & ~mode)
-    try:
-        listener.bind(os.fspath(path))
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise UnavailableError(f"{path}: {error.strerror}") from error
-    finally:
-        os.umask(old_umask)
-    return listener
-
-
-def _remove_stale(path: Path) -> None:
-    try:
-        kind = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(kind):
-        raise ConfigError(f"runtime_dir: {path} exists and is not a socket", hint="remove it")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(CONNECT_TIMEOUT_S)
-        try:
-            probe.connect(os.fspath(path))
-        except ConnectionRefusedError:
-            path.unlink()
-            return
-        except OSError as error:
-            raise UnavailableError(f"{path} cannot be checked: {error}") from error
-    raise UnavailableError(f"something listens on {path} without holding the runner's lock")
+    return fd
 
 
 class RunnerServer:
@@ -248,6 +178,4 @@ class _Connection(asyncio.Protocol):
 
 
 def _peer_uid(peer: socket.socket) -> int:
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    uid: int = _PEER.unpack(credentials)[1]
-    return uid
+    return sockets.credentials(peer).uid

@@ -60,7 +60,8 @@ class Wake:
     was admitted: that is why no body can contain the line that ends its envelope. `sender` is
     what the daemon verified, for display. `earlier_attempts` are the attempts of this message
     into this endpoint whose outcome was `NOT_SUBMITTED`, `UNKNOWN` or never recorded: their text
-    may still be in the composer, where it is no draft.
+    may still be in the composer, where it is no draft. `unread`: one of them is on record as
+    `not_read`: its line was entered, and the program had not read it then.
     """
 
     message_id: str
@@ -68,6 +69,7 @@ class Wake:
     sender: str
     body: str
     earlier_attempts: tuple[int, ...] = ()
+    unread: bool = False
 
 
 class Ready(enum.StrEnum):
@@ -87,7 +89,8 @@ class Ready(enum.StrEnum):
 class Readiness:
     """`reason` is a stable code for the operator, never content: `draft`, `pane_dead`, …
 
-    `pasted`: the composer holds exactly this message's text, only Enter is missing.
+    `pasted`: nothing of this message has to be written but, perhaps, Enter: the composer holds
+    exactly its text (or, `draft_mixed`, more), or the program has got it.
     """
 
     state: Ready

@@ -6,7 +6,9 @@ lacks are taken out or translated before, and no output of a program can break t
 
 import codecs
 import copy
+import itertools
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
@@ -15,11 +17,13 @@ import pyte
 from pyte.charsets import LAT1_MAP
 from pyte.modes import DECAWM, IRM
 from pyte.screens import Char, Cursor, StaticDefaultDict
+from wcwidth import wcwidth
 
 from corral.tamq.terminal.screen import Line, Screen, line
 
 CARRY_MAX_CHARS: Final = 4_096  # of a sequence whose end has not come yet
 ATTRIBUTES_MAX: Final = 256  # combinations of colours and looks whose cells are kept at hand
+CLUSTER_MAX_CHARS: Final = 32  # of a letter with its marks
 _BRACKETED_PASTE: Final = 2004 << 5  # as pyte keeps private modes
 _ALTERNATE: Final = frozenset({47, 1047, 1049})
 _COLUMNS_132: Final = 3  # no terminal of today obeys it
@@ -114,7 +118,21 @@ class _Screen(pyte.Screen):
         if plain and self.charset == 0 and DECAWM in self.mode and IRM not in self.mode:
             self._draw_plain(data)
         else:
-            super().draw(data)
+            for drawn, group in itertools.groupby(data, _advances):
+                part = "".join(group)
+                super().draw(part) if drawn else self._combine(part)
+
+    def _combine(self, marks: str) -> None:
+        """What takes no room goes into the cell before it; pyte stops drawing at most of it."""
+        marks = "".join(one for one in marks if unicodedata.category(one)[0] in "LM")
+        column = self.cursor.x - 1
+        row = self.buffer[self.cursor.y]
+        while column > 0 and not row[column].data:  # the second cell of a wide character
+            column -= 1
+        if column < 0 or not marks or len(row[column].data) >= CLUSTER_MAX_CHARS:
+            return
+        text = unicodedata.normalize("NFC", row[column].data + marks)
+        row[column] = row[column]._replace(data=text[:CLUSTER_MAX_CHARS])
 
     def _draw_plain(self, data: str) -> None:
         """As pyte's `draw`, ten times as fast, for most of what programs write."""
@@ -223,6 +241,10 @@ class _Screen(pyte.Screen):
         for _ in range(min(max(count or 1, 1), self.lines)):
             step()
         self.cursor.y = row
+
+
+def _advances(one: str) -> bool:
+    return wcwidth(one) > 0
 
 
 def _resizes(mode: int, private: bool) -> bool:

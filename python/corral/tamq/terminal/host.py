@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import termios
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -24,6 +25,7 @@ from corral.tamq.terminal.base import (
     Wake,
 )
 from corral.tamq.terminal.emulator import Emulator
+from corral.tamq.terminal.heldline import HeldLine
 from corral.tamq.terminal.injector import Injector, NotWrittenError, Port, Sight
 from corral.tamq.terminal.profiles import Profile
 from corral.tamq.terminal.spawn import Size, Spawned, set_size
@@ -47,6 +49,7 @@ class HostPort(Port):
         self._inlet = inlet
         self._outlet = outlet
         self._lock = asyncio.Lock()
+        self._held = HeldLine()
         self.last_key_s = 0.0
         self.ended = False
 
@@ -75,6 +78,7 @@ class HostPort(Port):
             self._emulator.bracketed,
             None if tty is None else tty.mode,
             self._outlet.pending + (0 if tty is None else tty.unread),
+            self._held.text if tty is not None and tty.mode.canonical else None,
         )
 
     async def paste(self, paste: Paste, *, bracketed: bool) -> None:
@@ -88,6 +92,12 @@ class HostPort(Port):
     def _write(self, data: bytes) -> None:
         if self.ended or self._outlet.closed:
             raise NotWrittenError("process_gone")
+        self.type(data)
+
+    def type(self, data: bytes) -> None:
+        """Every byte of the program's input goes this way, but for answers to its queries."""
+        with contextlib.suppress(OSError, termios.error):
+            self._held.typed(data, canonical=process.line_mode(self._child.master).canonical)
         self._outlet.write(data)
 
 
@@ -134,7 +144,7 @@ class Host:
 
     def _key(self, data: bytes) -> None:
         self.port.last_key_s = mono_s()
-        self._to_program.write(data)
+        self.port.type(data)
         if self._to_program.full:
             self._wait_for(self._to_program, self._from_person)
         if not data and not self._alone:  # the window was closed

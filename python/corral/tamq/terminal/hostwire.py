@@ -21,7 +21,10 @@ _WAKE_TYPES: Mapping[str, type] = {
 
 
 def wake_as_dict(wake: Wake) -> dict[str, object]:
-    return {**vars(wake), "earlier_attempts": list(wake.earlier_attempts)}
+    """Without `unread`: the host outlives the daemon, and remembers by itself."""
+    return {key: getattr(wake, key) for key in _WAKE_TYPES} | {
+        "earlier_attempts": list(wake.earlier_attempts)
+    }
 
 
 def parse_wake(fields: object) -> Wake:

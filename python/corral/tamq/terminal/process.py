@@ -1,5 +1,10 @@
-"""Processes and terminals as /proc shows them. A process is named by pid, start time and boot."""
+"""Processes and terminals as /proc shows them. A process is named by pid, start time and boot.
 
+`None` and "" say what was seen. An `OSError` says that nothing could be (no descriptor is left, for
+example): the process may well live.
+"""
+
+import errno
 import fcntl
 import functools
 import os
@@ -13,6 +18,8 @@ from corral.tamq.terminal.base import ProcessId
 _STAT_MAX_BYTES = 4096
 _DEAD_STATES = frozenset({b"Z", b"X", b"x"})
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_NOBODY = frozenset({errno.ENOENT, errno.ESRCH})
+_NO_LOOK = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 
 
 class Stat(NamedTuple):
@@ -45,7 +52,7 @@ def parse_stat(text: bytes) -> Stat:
 
 
 def read(pid: int) -> Stat | None:
-    """The process with this pid now; `None` when there is none, or only its remains."""
+    """The process with this pid now; `None` when there is none, or only its remains. `OSError`."""
     text = _contents(f"/proc/{pid}/stat")
     stat = parse_stat(text) if text else None
     return stat if stat is not None and stat.alive else None
@@ -58,16 +65,24 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def find(process: ProcessId) -> Stat | None:
-    """This very process, or `None` when it ended (whoever has its pid now)."""
+    """This very process, or `None` when it ended (whoever has its pid now). `OSError`."""
     if process.boot_id != boot_id():
         return None
     stat = read(process.pid)
     return stat if stat is not None and stat.start_ticks == process.start_ticks else None
 
 
+def command(pid: int) -> str:
+    """What the process calls itself (15 bytes at most); empty when there is none."""
+    try:
+        return _contents(f"/proc/{pid}/comm").decode(errors="replace").removesuffix("\n")
+    except OSError:
+        return ""
+
+
 @functools.cache
 def boot_id() -> str:
-    """Identifies this boot of the machine. `UnavailableError` when /proc hides it."""
+    """Identifies this boot of the machine. `UnavailableError` when /proc hides it; `OSError`."""
     text = _contents(_BOOT_ID).decode("ascii").strip()
     if not text:
         raise UnavailableError(f"{_BOOT_ID}: cannot be read", hint="TAMQ needs the whole of /proc")
@@ -83,10 +98,12 @@ class Tty(NamedTuple):
 
 
 def terminal_at(path: str) -> Tty | None:
-    """The terminal at a path; `None` if it is none."""
+    """The terminal at a path; `None` if it is none. `OSError` when it cannot be looked at."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in _NO_LOOK:
+            raise
         return None
     try:
         unread = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0]
@@ -106,11 +123,11 @@ def line_mode(fd: int) -> LineMode:
 def _contents(path: str) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, _STAT_MAX_BYTES)
-    except OSError:  # it ended between the two
-        return b""
-    finally:
-        os.close(fd)
+        try:
+            return os.read(fd, _STAT_MAX_BYTES)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        if error.errno in _NOBODY:  # perhaps it ended between the two
+            return b""
+        raise

@@ -105,6 +105,19 @@ BUILT_IN: Final[Mapping[str, Profile]] = {
 }
 
 
+_SHELLS: Final = ("sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh")
+_PROGRAMS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_SHELLS, SHELL.name),
+    "claude": CLAUDE_CODE.name,
+    "codex": CODEX.name,
+}
+
+
+def usual(program: str) -> str:
+    """The profile for a program by its name, which may be a path or a login shell's `-bash`."""
+    return _PROGRAMS.get(program.rpartition("/")[2].removeprefix("-"), PLAIN.name)
+
+
 def load(path: Path) -> dict[str, Profile]:
     """The built-in profiles and those of a TOML file, one table a profile, under its name.
 

@@ -37,7 +37,10 @@ class PtyTerminal(Terminal):
         return self._address
 
     async def readiness(self, wake: Wake | None = None) -> Readiness:
-        gone = self._gone()
+        try:
+            gone = self._gone()
+        except OSError:
+            return Readiness(Ready.UNREACHABLE, "cannot_look")
         if gone is not None:
             return Readiness(Ready.GONE, gone)
         asked = None if wake is None else hostwire.wake_as_dict(wake)
@@ -48,7 +51,10 @@ class PtyTerminal(Terminal):
             return self._silent()
 
     async def inject(self, wake: Wake) -> Injection:
-        gone = self._gone()
+        try:
+            gone = self._gone()
+        except OSError:
+            return Injection(Outcome.NOT_READY, "cannot_look")
         if gone is not None:
             return Injection(Outcome.GONE, gone)
         request: dict[str, Any] = {"op": "inject", "wake": hostwire.wake_as_dict(wake)}
@@ -78,7 +84,10 @@ class PtyTerminal(Terminal):
         return "host_gone" if process.find(self._address.host) is None else None
 
     def _silent(self) -> Readiness:
-        gone = self._gone()
+        try:
+            gone = self._gone()
+        except OSError:
+            return Readiness(Ready.UNREACHABLE, "cannot_look")
         if gone is not None:  # in the meantime
             return Readiness(Ready.GONE, gone)
         return Readiness(Ready.UNREACHABLE, "host_silent")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from corral.core import logs
-from corral.core.errors import UnavailableError, UsageError
+from corral.core import logs, sockets
+from corral.core.errors import CorralError, UnavailableError, UsageError
 from corral.tamq import transport
 from corral.tamq.terminal import process
 from corral.tamq.terminal.base import Address, PtyAddress
@@ -63,7 +63,7 @@ def run(command: Sequence[str], *, profile: Profile, runtime_dir: Path, register
             return asyncio.run(_run(session, listener, register))
     finally:
         listener.close()
-        transport.unlink_own(path, inode)
+        sockets.unlink_own(path, inode)
 
 
 def _size() -> Size:
@@ -110,6 +110,8 @@ async def _registered(session: Session, register: Register) -> None:
         return  # it is over already
     try:
         await register(PtyAddress(str(session.path), host, target))
+    except CorralError as error:
+        _log.error("session not registered", **error.as_dict())
     except Exception as error:
         _log.error("session not registered", error=type(error).__name__)
 

@@ -14,6 +14,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
+from wcwidth import wcwidth
+
 from corral.tamq.terminal.base import Wake
 
 SENDER_MAX_CHARS: Final = 200
@@ -84,14 +86,41 @@ def render(wake: Wake, *, attempt: int | None = None, one_line: bool = False) ->
 
 def squeeze(text: str) -> str:
     """What two renderings of one text have in common: no blanks, no marks that may be dropped."""
+    if text.isascii():
+        return text.translate(_ASCII_DROPPED)
+    # First what no terminal keeps: letters and marks on both sides of it may be composed then.
+    seen = (one for one in text if unicodedata.category(one) not in _DROPPED)
     return "".join(
         one
-        for one in unicodedata.normalize("NFC", text)
-        if not one.isspace() and unicodedata.category(one) not in _DROPPED
+        for one in unicodedata.normalize("NFC", "".join(seen))
+        if not one.isspace() and unicodedata.category(one)[0] != "M" and wcwidth(one) > 0
     )
 
 
-_DROPPED: Final = frozenset({"Cc", "Cf", "Mn", "Me", "Cn"})
+def is_rendering(shown: str, text: str) -> bool:
+    """Whether `shown`, squeezed, is what a terminal makes of the text.
+
+    Terminals lose parts of long clusters (tmux the fourth of a family): what stands behind a
+    joiner may be missing, nothing may be added.
+    """
+    whole = squeeze(text)
+    if shown == whole:
+        return True
+    if _JOINER not in text or len(shown) >= len(whole):
+        return False
+    return _is_within(shown, whole) and _is_within(squeeze(_JOINED_TO.sub("", text)), shown)
+
+
+def _is_within(part: str, whole: str) -> bool:
+    """Whether the characters of `part` are in `whole` in this order."""
+    rest = iter(whole)
+    return all(one in rest for one in part)
+
+
+_JOINER: Final = "\u200d"
+_JOINED_TO: Final = re.compile(_JOINER + "+.", re.DOTALL)
+_ASCII_DROPPED: Final = dict.fromkeys([*range(33), 127])
+_DROPPED: Final = frozenset({"Cc", "Cf", "Cn", "Cs", "Zl", "Zp"})
 
 
 def _visible(found: re.Match[str]) -> str:

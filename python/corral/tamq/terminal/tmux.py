@@ -94,6 +94,12 @@ class TmuxPort(Port):
             yield
 
     async def sight(self) -> Sight:
+        try:
+            return await self._sight()
+        except OSError:  # what we could not see, for want of a descriptor, is not gone
+            return _hindered(Ready.UNREACHABLE, "cannot_look")
+
+    async def _sight(self) -> Sight:
         if process.find(self._address.server) is None:
             return _hindered(Ready.GONE, "server_gone")
         target = process.find(self._address.process)
@@ -108,7 +114,7 @@ class TmuxPort(Port):
         if answer is None:
             return _hindered(Ready.UNREACHABLE, "server_silent")
         if answer.status != 0:
-            return _failed(answer)
+            return _failed(answer, self._address)
         head, _, rows = answer.output.partition("\n")
         pane_state = dict(zip(_FIELDS, head.split("|"), strict=True))
         tty = process.terminal_at(pane_state["pane_tty"])
@@ -152,7 +158,10 @@ class TmuxPort(Port):
         await self._write(b"\r", "")
 
     async def _write(self, data: bytes, flags: str) -> None:
-        target = process.find(self._address.process)
+        try:
+            target = process.find(self._address.process)
+        except OSError:
+            raise NotWrittenError("cannot_look") from None
         if target is None or target.foreground != target.pgid:
             raise NotWrittenError("process_gone" if target is None else "other_program")
         pane = self._address.pane
@@ -224,8 +233,10 @@ def _environment() -> dict[str, str]:
     return {"TERM": "xterm", **kept, "LC_ALL": "C.UTF-8"}
 
 
-def _failed(answer: Answer) -> Sight:
+def _failed(answer: Answer, address: TmuxAddress) -> Sight:
     if any(text in answer.error for text in _NO_SERVER):
+        if process.find(address.server) is not None:  # its socket's file is gone, for example
+            return _hindered(Ready.UNREACHABLE, "server_silent")
         return _hindered(Ready.GONE, "server_gone")
     if any(text in answer.error for text in _NO_PANE):
         return _hindered(Ready.GONE, "pane_gone")

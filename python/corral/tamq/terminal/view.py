@@ -11,12 +11,12 @@
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from corral.tamq.terminal.base import Ready
 from corral.tamq.terminal.profiles import Layout, Profile
 from corral.tamq.terminal.screen import Line, Screen
-from corral.tamq.terminal.text import Paste, squeeze
+from corral.tamq.terminal.text import Paste, is_rendering, squeeze
 
 # Blanks between the cursor and what a shell shows at the right edge (zsh's RPROMPT).
 RIGHT_PROMPT_GAP = 4
@@ -29,7 +29,10 @@ class View:
     """`texts`: what may be the composer's text, squeezed, the likeliest first.
 
     `tall`: the composer may be taller than what is seen of it. `working`: the program is at work.
-    `all`: the whole screen, squeezed.
+    `all`: the whole screen, squeezed. `typed`: the text, where it is known in which row it begins.
+    `unread`: the kernel echoed a line that the program has not read. `covers`: the kernel may hold
+    a line above, behind which the program printed something. `filled`: without a composer, all that
+    is above the footer: of one that is taller than the screen nothing else is left.
     """
 
     state: Ready
@@ -37,28 +40,47 @@ class View:
     texts: tuple[str, ...] = ()
     tall: bool = False
     working: bool = False
+    typed: str | None = None
     all: str = ""
+    unread: bool = False
+    covers: bool = False
+    filled: str = ""
 
     def shows(self, paste: Paste) -> bool:
         """Whether the composer holds exactly this text, or as much of its end as can be seen."""
         whole, end = squeeze(paste.text), squeeze(paste.end)
-        if whole in self.texts:
+        if any(is_rendering(text, paste.text) for text in self.texts):
             return True
         return self.tall and any(
             len(text) > len(end) and text.endswith(end) and whole.endswith(text)
             for text in self.texts
         )
 
+    def overflows(self, paste: Paste) -> bool:
+        """Whether nothing is seen but the end of this text: its beginning was scrolled away."""
+        whole, end = squeeze(paste.text), squeeze(paste.end)
+        return len(self.filled) > len(end) and whole.endswith(self.filled)
+
+    def covered(self, paste: Paste) -> bool:
+        """Whether this text, just typed and not entered, is above the empty line at the cursor."""
+        return self.covers and self.state is Ready.READY and squeeze(paste.text) in self.all
+
     def holds_part_of(self, paste: Paste) -> bool:
         """Whether the composer holds the line that ends this text, whatever else is in it."""
-        return any(squeeze(paste.end) in text for text in self.texts)
+        texts = self.texts if self.typed is None else (self.typed,)
+        return any(squeeze(paste.end) in text for text in texts)
 
 
-def look(screen: Screen, profile: Profile) -> View:
-    """The verdict. `shows` decides what is ours: text of ours is a draft here like any other."""
-    readers = {Layout.LINE: _line, Layout.BOX: _box, Layout.TAIL: _tail}
-    found = readers[profile.layout](screen, profile)
-    return View(*found, all=squeeze("".join(screen.texts)))
+def look(screen: Screen, profile: Profile, *, echoed: bool = False) -> View:
+    """The verdict. `shows` decides what is ours: text of ours is a draft here like any other.
+
+    `echoed`: the kernel shows what is typed, in one line, until the program reads it.
+    """
+    if profile.layout is Layout.LINE:
+        return _line(screen, profile, echoed=echoed)
+    readers = {Layout.BOX: _box, Layout.TAIL: _tail}
+    view = View(*readers[profile.layout](screen, profile), all=squeeze("".join(screen.texts)))
+    return replace(view, filled=_filled(screen, profile)) if view.reason == "no_composer" else view
 
 
 def shows_collapsed(view: View, paste: Paste, profile: Profile) -> bool:
@@ -89,20 +111,52 @@ _Found = tuple[Ready, str, tuple[str, ...], bool, bool]
 # ---- the line with the cursor ---------------------------------------------------------------
 
 
-def _line(screen: Screen, profile: Profile) -> _Found:
+def _line(screen: Screen, profile: Profile, *, echoed: bool) -> View:
     state, reason = _at_cursor(screen, profile)
     rows = screen.texts[: screen.last + 1]
+    whole = squeeze("".join(screen.texts))
     if not _reaches_cursor(screen):
-        return state, reason, ("",), False, False
+        return View(state, reason, ("",), typed="", all=whole)
+    ends = [rows, *_before_prompt(screen, profile)] if echoed else [rows]
     texts: list[str] = []
     for row in range(min(screen.row, len(rows) - 1), -1, -1):
         found = profile.prompt.match(rows[row])
         if found is not None:
-            texts.append(squeeze(rows[row][found.end() :] + "".join(rows[row + 1 :])))
+            texts += (squeeze("".join(one[row:])[found.end() :]) for one in ends)
     tall = bool(rows and rows[0])
     if tall:
-        texts.append(squeeze("".join(rows)))
-    return state, reason, tuple(texts), tall, False
+        texts.append(whole)
+    typed = _typed(screen, profile, state, echoed=echoed)
+    return View(state, reason, tuple(texts), tall, typed=typed, all=whole)
+
+
+def _typed(screen: Screen, profile: Profile, state: Ready, *, echoed: bool) -> str | None:
+    """The text, when it begins in the line with the cursor. What is above was printed then.
+
+    A line goes on in the next row when it fills its row. Without a prompt it may be the last of
+    several in a composer, but not if the kernel echoes it.
+    """
+    row = min(screen.row, len(screen.lines) - 1)
+    if state is Ready.READY and screen.lines[row].text:
+        return ""  # nothing but a prompt
+    while row and screen.lines[row - 1].width >= screen.columns - 1:
+        row -= 1
+    found = profile.prompt.match(screen.lines[row].text)
+    if not echoed and (found is None or not found[0]):
+        return None
+    text = "".join(screen.texts[row:])
+    return squeeze(text if found is None else text[found.end() :])
+
+
+def _before_prompt(screen: Screen, profile: Profile) -> list[tuple[str, ...]]:
+    """The rows to where the program may have printed its prompt behind what was typed."""
+    if screen.row >= len(screen.lines) or any(screen.texts[screen.row + 1 :]):
+        return []
+    line = screen.lines[screen.row]
+    end = max(len(line.text), line.index(screen.column))
+    text = line.text.ljust(end)
+    cuts = [at for at in range(1, len(line.text)) if profile.prompt.fullmatch(text, at)]
+    return [(*screen.texts[: screen.row], text[:at]) for at in cuts]
 
 
 def _reaches_cursor(screen: Screen) -> bool:
@@ -209,6 +263,17 @@ def _inside(lines: tuple[Line, ...], profile: Profile) -> tuple[str, bool]:
             elif not (number == 0 and at == start and at in one.reverse):
                 loud += 1
     return text, not loud and faint > 0
+
+
+def _filled(screen: Screen, profile: Profile) -> str:
+    """What is above the last rule or the footer; nothing while the program works."""
+    rows, bottom = screen.texts, len(screen.texts)
+    if profile.rule is not None:
+        bottom = max((at for at, row in enumerate(rows) if profile.rule.match(row)), default=bottom)
+    while bottom and (not rows[bottom - 1] or _is_footer(profile, rows[bottom - 1])):
+        bottom -= 1
+    below = rows[bottom:]
+    return "" if _matches(profile.busy, below) else squeeze("".join(rows[:bottom]))
 
 
 def _without_composer(screen: Screen, profile: Profile) -> _Found:

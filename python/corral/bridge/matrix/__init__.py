@@ -1,0 +1,1 @@
+"""The Matrix side: what the bridge says, and how it reaches a homeserver."""
