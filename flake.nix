@@ -41,7 +41,12 @@
       nixosConfigurations = builtins.mapAttrs (_: host "x86_64-linux") examples;
 
       packages = each (pkgs: {
-        inherit (pkgs) corral;
+        inherit (pkgs)
+          a2a-bridge
+          corral
+          corral-gateway
+          tamq
+          ;
         default = pkgs.corral;
       });
 
@@ -55,6 +60,21 @@
           type = "app";
           program = lib.getExe pkgs.corral;
           meta.description = "The cowboy program";
+        };
+        tamq = {
+          type = "app";
+          program = lib.getExe pkgs.tamq;
+          meta.description = "The tamq program, with tmux";
+        };
+        a2a-bridge = {
+          type = "app";
+          program = lib.getExe pkgs.a2a-bridge;
+          meta.description = "The a2a-bridge program";
+        };
+        corral-gateway = {
+          type = "app";
+          program = lib.getExe pkgs.corral-gateway;
+          meta.description = "The corral-gateway program";
         };
         default = demo;
       });

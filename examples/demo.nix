@@ -1,5 +1,5 @@
-# The topology of the local deployment, and the smallest complete example: two agents,
-# four sources, paths below the directory where it is started.
+# The topology of the local deployment, and the smallest complete example: three agents,
+# five sources, paths below the directory where it is started.
 {
   paths = {
     config = "config";
@@ -37,6 +37,18 @@
     };
 
     echo.runner.kind = "echo";
+  };
+
+  # Answered by a live session, which TAMQ wakes. When the session ends before it has answered,
+  # the next one is woken with the turn. The demo has a TAMQ of its own, with another socket.
+  agents.pilot.sources.a2a = {
+    on_interrupt = "resume";
+    runner = {
+      kind = "tamq";
+      repo = "helm";
+      socket = "/run/tamq/pilot/tamq.sock";
+      turn_timeout_s = 120;
+    };
   };
 
   # Here so that what separates two agents can be tried.

@@ -1,5 +1,6 @@
-# One host with one agent: Redis in its namespace, the daemon, the runner, a command that answers.
-# Replace the file system, the boot loader and the command by your own.
+# One host with everything on it: a person mentions the agent in a room of this host's Synapse, the
+# bridge asks the gateway, that passes it on through Redis, cowboy runs the command, and its answer
+# comes back into the room. Replace the names, the file system, the boot loader and the command.
 { lib, pkgs, ... }:
 {
   services.corral.enable = true;
@@ -17,10 +18,23 @@
     };
     path = [ pkgs.coreutils ];
 
-    # Acknowledged at the hand-over; an interrupted turn is reported to its sender.
+    # Acknowledged at the hand-over; an interrupted turn is reported to its sender. Rooms come by
+    # this source.
     sources.a2a = { };
     # Here to see that messages pass, without an agent.
     sources.echo.runner.kind = "echo";
+  };
+
+  services.matrix-synapse = {
+    enable = true;
+    settings = {
+      server_name = "example.org";
+      # Enough for a small server. For PostgreSQL leave it out, and make the database as NixOS'
+      # manual says; the bridge has one of its own there in any case.
+      database.name = "sqlite3";
+      # Made by Synapse: root makes users with it.
+      registration_shared_secret_path = "/var/lib/matrix-synapse/registration-secret";
+    };
   };
 
   networking.hostName = "corral";

@@ -29,18 +29,29 @@ let
     )
   );
 
-  missingCommands = each agents (
-    agent: options:
-    each ({ "" = options.runner; } // lib.mapAttrs (_: set: set.runner) options.sources) (
-      source: runner:
-      let
-        place = if source == "" then "runner" else "sources.${source}.runner";
-      in
-      lib.optional (runner != null && runner.kind == "exec" && runner.command == [ ]) (
-        problem "${at "agents.${agent}.${place}.command"}: is empty; kind \"exec\" needs one"
+  # A problem for each runner, of an agent or of a source, of which `wrong` is true.
+  ofRunners =
+    wrong: option: text:
+    each agents (
+      agent: options:
+      each ({ "" = options.runner; } // lib.mapAttrs (_: set: set.runner) options.sources) (
+        source: runner:
+        let
+          place = if source == "" then "runner" else "sources.${source}.runner";
+        in
+        lib.optional (runner != null && wrong runner) (
+          problem "${at "agents.${agent}.${place}.${option}"}: ${text}"
+        )
       )
-    )
-  );
+    );
+
+  missingCommands = ofRunners (
+    runner: runner.kind == "exec" && runner.command == [ ]
+  ) "command" "is empty; kind \"exec\" needs one";
+
+  missingRepos = ofRunners (
+    runner: runner.kind == "tamq" && runner.repo == null
+  ) "repo" "is not set; kind \"tamq\" needs one";
 
   # They are in a file that everybody reads, and these are not for a host to choose.
   settingsOfOurs = {
@@ -50,6 +61,7 @@ let
     redis_url = "is made by the modules";
     redis_username = "is made by the modules";
     runner_dir = "is made by the modules";
+    runner_user = "is made by the modules";
     runtime_dir = "is made by the modules; see ${at "runtimeDir"}";
     state_dir = "is made by the modules";
   };
@@ -197,6 +209,7 @@ in
       map problem (derived.corral.checks.problems "services.cowboy." topology)
       ++ missingRunners
       ++ missingCommands
+      ++ missingRepos
       ++ foreignSettings
       ++ longUsers
       ++ longSockets

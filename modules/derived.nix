@@ -27,10 +27,23 @@ let
   };
 
   runner =
-    options:
+    agent: options:
     withoutNulls (
       if options.kind == "exec" then
-        removeAttrs options [ "_module" ]
+        removeAttrs options [
+          "_module"
+          "repo"
+        ]
+      else if options.kind == "tamq" then
+        {
+          inherit (options)
+            kind
+            repo
+            reply_max_bytes
+            turn_timeout_s
+            ;
+          socket = "${cfg.tamqDirectory}/${agent.user}/tamq.sock";
+        }
       else
         {
           inherit (options) kind;
@@ -50,7 +63,7 @@ let
     )
     // {
       client = { inherit (options.client) units; };
-      runner = runner (runnerOf agent options);
+      runner = runner agent (runnerOf agent options);
     };
 
   paths = {
@@ -154,6 +167,10 @@ rec {
     requires = [ units.secrets ];
     after = [ units.secrets ];
   };
+
+  # Whether live sessions of the agent's user answer.
+  wakes =
+    agent: lib.any (source: (runnerOf agent source).kind == "tamq") (lib.attrValues agent.sources);
 
   serviceName = lib.removeSuffix ".service";
 

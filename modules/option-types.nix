@@ -17,6 +17,17 @@ let
     };
 in
 {
+  # No type, but an option of one: where a file of this package is.
+  ourFile =
+    file: description:
+    lib.mkOption {
+      type = types.path;
+      readOnly = true;
+      default = file;
+      defaultText = lib.literalExpression "the file of this package";
+      inherit description;
+    };
+
   # Names become ACL patterns, keys, users, units and paths.
   sourceName = checked "name of 1 to 31 of a-z, 0-9 and '-' that begins with a letter" isName;
 

@@ -30,6 +30,14 @@ let
     };
   };
 
+  # Of services.tamq, for those that have no TAMQ, too: assertions tell them.
+  tamqDirectory = mkOption {
+    type = types.str;
+    default = "/run/tamq";
+    internal = true;
+    description = "Has the folder with the TAMQ's socket of each user.";
+  };
+
   namespace = {
     name = mkOption {
       type = types.strMatching "[a-z][a-z0-9-]{0,14}";
@@ -123,7 +131,7 @@ in
       description = "The agents of this host.";
     };
 
-    inherit namespace redis;
+    inherit namespace redis tamqDirectory;
 
     runtimeDir = mkOption {
       type = optionTypes.runDirectory;
@@ -141,6 +149,16 @@ in
         exporter; made for the group `corral-metrics`. Unset: no metrics are written.
       '';
     };
+
+    metrics.rules = optionTypes.ourFile ../monitoring/cowboy.rules.yml ''
+      Alert rules on these metrics, each with a runbook:
+      `services.prometheus.ruleFiles = [ config.services.cowboy.metrics.rules ];`
+    '';
+
+    metrics.dashboard = optionTypes.ourFile ../monitoring/cowboy.dashboard.json ''
+      A dashboard of these metrics for Grafana: the `options.path` of a provider in
+      `services.grafana.provision.dashboards.settings`.
+    '';
 
     operator.environmentFile = mkOption {
       type = types.path;

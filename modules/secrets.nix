@@ -37,31 +37,19 @@ let
   };
 
   # What a root unit that reads secrets and writes two files needs not have.
-  hardening = {
+  hardening = import ../services/hardening.nix // {
     CapabilityBoundingSet = [
       "CAP_CHOWN"
       "CAP_DAC_READ_SEARCH"
       "CAP_FOWNER"
     ];
-    LockPersonality = true;
     MemoryDenyWriteExecute = true;
-    NoNewPrivileges = true;
-    PrivateDevices = true;
     PrivateNetwork = true;
     PrivateTmp = true;
-    ProtectClock = true;
     ProtectControlGroups = true;
-    ProtectHostname = true;
-    ProtectKernelLogs = true;
-    ProtectKernelModules = true;
-    ProtectKernelTunables = true;
     ProtectSystem = "strict";
     RestrictAddressFamilies = [ "AF_UNIX" ];
     RestrictNamespaces = true;
-    RestrictRealtime = true;
-    RestrictSUIDSGID = true;
-    SystemCallArchitectures = "native";
-    UMask = "0077";
   };
 in
 {

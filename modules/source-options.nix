@@ -18,10 +18,20 @@ let
       kind = mkOption {
         type = types.enum [
           "exec"
+          "tamq"
           "echo"
         ];
         example = "exec";
-        description = "What answers: `exec` runs a program for each entry, `echo` gives it back.";
+        description = ''
+          What answers: `exec` runs a program for each entry, `tamq` wakes a live session of the
+          agent's user, who has a TAMQ then (`services.tamq.users`), `echo` gives the entry back.
+        '';
+      };
+      repo = mkOption {
+        type = types.nullOr types.str;
+        default = null;
+        example = "shop";
+        description = "For `tamq`: the repository that the session serves, as gita names it.";
       };
       command = mkOption {
         type = types.listOf types.str;
@@ -57,7 +67,9 @@ let
           Use the agent's `environmentFiles` or `credentials` for those.
         '';
       };
-      turn_timeout_s = limit "A run of `exec` that takes longer is killed." 120;
+      turn_timeout_s = limit ''
+        A run of `exec` that takes longer is killed; a session of `tamq` has so long to answer.
+      '' 120;
       reply_max_bytes = limit "Longest reply, in bytes." 65536;
     };
   };

@@ -78,6 +78,7 @@ let
         (selector [
           "%R~${keys.sent}"
           "+hget"
+          "+hkeys"
         ])
         (selector [
           "%W~${keys.sent}"

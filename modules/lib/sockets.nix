@@ -7,6 +7,7 @@ rec {
 
   ofAgent = topology: agent: {
     control = "${directory topology agent}/control.sock";
+    reply = "${directory topology agent}/reply.sock";
     runner = "${directory topology agent}/runner.sock";
   };
 

@@ -81,6 +81,21 @@ let
         "reply_max_bytes"
       ];
     };
+    tamq = types.struct {
+      required = {
+        kind = types.string;
+        repo = types.string;
+        socket = types.matching {
+          pattern = "/.*";
+          max_bytes = 107;
+          meaning = "an absolute path";
+        };
+      };
+      optional = wholeNumbers [
+        "turn_timeout_s"
+        "reply_max_bytes"
+      ];
+    };
     echo = types.struct {
       required.kind = types.string;
       optional = wholeNumbers [ "reply_max_bytes" ];
