@@ -1,14 +1,18 @@
 """The stages of `./corral test`: `python -m tests.stages [STAGE | TEST]… [-k EXPR] [-- …]`.
 
 Each stage is a pytest run of one folder, in its own process group and within a time bound; fast
-stages come first. `unit` and `contract` run again with the oldest supported dependencies, in an
-environment of their own. What was started and left running fails a stage, and so does a stage in
-which nothing was found to run. With CI=true a skipped test is a failure, too.
+stages come first. When all are run, two lanes of stages run side by side: tests wait more than they
+work. What the second prints is shown when it has ended; `--one-by-one` is without lanes. `unit` and
+`contract` run again with the oldest supported dependencies, in an environment of their own, less
+the tests in which these have no part (tests/contract/once.py). What was started and left running
+fails a stage, and so does a stage in which nothing was found to run. With CI=true a skipped test is
+a failure, too.
 
 The last line is `N passed, N failed, N skipped`. Exit status: 0, 1 (a failure), 64 (usage).
 """
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -16,14 +20,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests import seeds
 from tests.bounded import Bounded, Ending
 
 ROOT = Path(__file__).resolve().parent.parent
-TOTAL_BOUND_CI_S = 55 * 60
+TOTAL_BOUND_CI_S = 57 * 60
 NOTHING_COLLECTED = 5
 EXIT_USAGE = 64
 
@@ -44,11 +50,18 @@ STAGES = (
     Stage("lint", bound_s=600),
     Stage("unit", bound_s=900),
     Stage("unit", bound_s=900, floor=True),
-    Stage("nix", bound_s=600),
-    Stage("contract", bound_s=1200),
-    Stage("contract", bound_s=1200, floor=True),
+    Stage("nix", bound_s=900),
+    Stage("contract", bound_s=2400),
+    Stage("contract", bound_s=2400, floor=True),
     Stage("crash", bound_s=1800),
-    Stage("vm", bound_s=1500),
+    Stage("vm", bound_s=1800),
+)
+
+
+# Together they are all stages. What works most comes last: the other lane has ended by then.
+LANES = (
+    ("lint", "unit", "nix", "contract", "vm"),
+    ("unit (floor)", "contract (floor)", "crash"),
 )
 
 
@@ -69,12 +82,17 @@ class Result:
 
 @dataclass(frozen=True)
 class Selection:
-    """What to run: stages; within them perhaps only some tests, which may then be nowhere."""
+    """What to run: stages; within them perhaps only some tests, which may then be nowhere.
+
+    `results`: this is a lane, and tells there what came of it.
+    """
 
     stages: tuple[Stage, ...]
     tests: dict[str, list[str]]
     options: list[str]
     narrowed: bool
+    one_by_one: bool = False
+    results: Path | None = None
 
 
 class UsageError(Exception):
@@ -89,7 +107,12 @@ def parse(arguments: Sequence[str]) -> Selection:
     parser = argparse.ArgumentParser(prog="./corral test", allow_abbrev=False)
     parser.add_argument("what", nargs="*", metavar="STAGE|TEST", help=_names())
     parser.add_argument("-k", metavar="EXPR", help="only tests whose name matches, as in pytest")
+    parser.add_argument("--one-by-one", action="store_true", help="one stage after the other")
+    parser.add_argument("--lane", type=Path, help=argparse.SUPPRESS)
     parsed, unknown = parser.parse_known_args(own)
+    if parsed.lane is not None:
+        lane = tuple(stage for stage in STAGES if stage.name in parsed.what)
+        return Selection(lane, {}, [*unknown, *rest], narrowed=False, results=parsed.lane)
     options = [*unknown, *rest, *(["-k", parsed.k] if parsed.k else [])]
     folders = {stage.folder for stage in STAGES}
     stages: list[Stage] = []
@@ -108,7 +131,7 @@ def parse(arguments: Sequence[str]) -> Selection:
     chosen = tuple(stage for stage in STAGES if stage in wanted) if wanted else STAGES
     if narrowed and not any(stage.floor and stage.name in parsed.what for stage in STAGES):
         chosen = tuple(stage for stage in chosen if not stage.floor)
-    return Selection(chosen, tests, options, narrowed)
+    return Selection(chosen, tests, options, narrowed, parsed.one_by_one)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], str, list[str]]:
@@ -160,6 +183,8 @@ class Runner:
         tests = self._selection.tests.get(stage.folder) or [f"tests/{stage.folder}"]
         own = ["-q", "--no-header", "-p", "tests.tally", "--tally", str(tally)]
         python_argv = [str(python), "-P", "-m", "pytest"]
+        if stage.floor:
+            own += left_out(python)
         return [*python_argv, *own, *self._selection.options, *tests]
 
     def _floor_python(self, result: Result) -> Path | None:
@@ -170,6 +195,16 @@ class Runner:
             result.fail("did not run: its environment could not be made")
             return None
         return Path(f"{venv}-floor") / "bin" / "python"
+
+
+def left_out(python: Path) -> list[str]:
+    """The options that leave out what runs once: none where the floor's Python is an older one."""
+    asked = "import sys; print(sys.version_info[:2])"
+    versions = [
+        subprocess.run([each, "-c", asked], capture_output=True, text=True, check=True).stdout
+        for each in (python, sys.executable)
+    ]
+    return ["-m", "not once"] if versions[0] == versions[1] else []
 
 
 def judge(
@@ -226,8 +261,15 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     ci = os.environ.get("CI") == "true"
     seed = seeds.choose()
+    if selection.results is not None:
+        results = _run_all(selection, Runner(selection, seed, ci=ci))
+        selection.results.write_text(json.dumps([_as_fields(one) for one in results]))
+        return 0
     print(f"{seeds.VARIABLE}={seed} (set it to repeat this run)", flush=True)
-    results = _run_all(selection, Runner(selection, seed, ci=ci))
+    if selection.stages == STAGES and not selection.narrowed and not selection.one_by_one:
+        results = _run_lanes(selection, seed)
+    else:
+        results = _run_all(selection, Runner(selection, seed, ci=ci))
     if selection.narrowed and not any(r.passed + r.failed + r.skipped for r in results):
         results[0].fail("no test matches")
     return _report(results, ci=ci)
@@ -243,6 +285,72 @@ def _run_all(selection: Selection, runner: Runner) -> list[Result]:
         if result.interrupted:
             break
     return results
+
+
+def _run_lanes(selection: Selection, seed: int) -> list[Result]:
+    """Each lane is a process like this one, which owns what its stages leave behind."""
+    with tempfile.TemporaryDirectory(prefix="corral-lanes-") as scratch, ExitStack() as files:
+        lanes: list[Lane] = []
+        for number, names in enumerate(LANES):
+            told, printed = Path(scratch) / f"{number}.json", Path(scratch) / f"{number}.out"
+            argv = [sys.executable, "-P", "-m", "tests.stages", "--lane", str(told), *names]
+            out = files.enter_context(printed.open("wb")) if number else None
+            process = subprocess.Popen(
+                [*argv, "--", *selection.options],
+                env=os.environ | {seeds.VARIABLE: str(seed)},
+                stdout=out,
+                stderr=out,
+                process_group=0,
+            )
+            lanes.append(Lane(names, process, told, printed))
+        _await(lanes)
+        for lane in lanes[1:]:
+            print(lane.printed.read_text(errors="replace"), end="", flush=True)
+        found = {one.stage.name: one for lane in lanes for one in lane.results()}
+    return [found[stage.name] for stage in STAGES]
+
+
+@dataclass
+class Lane:
+    names: tuple[str, ...]
+    process: "subprocess.Popen[bytes]"
+    told: Path
+    printed: Path
+
+    def results(self) -> list[Result]:
+        """Of each of its stages; a stage of which it told nothing has failed."""
+        fields = json.loads(self.told.read_text()) if self.told.exists() else []
+        known = {one["name"]: one for one in fields}
+        found = []
+        for stage in STAGES:
+            if stage.name in known:
+                found.append(_from_fields(stage, known[stage.name]))
+            elif stage.name in self.names:
+                found.append(Result(stage))
+                found[-1].fail(f"did not run: its lane ended with {self.process.returncode}")
+        return found
+
+
+def _await(lanes: Sequence[Lane]) -> None:
+    """A wish to stop is passed on; each lane then ends its stage and what that started."""
+    try:
+        for lane in lanes:
+            lane.process.wait()
+    except KeyboardInterrupt:
+        for lane in lanes:
+            with suppress(ProcessLookupError):
+                lane.process.terminate()
+        for lane in lanes:
+            lane.process.wait()
+
+
+def _as_fields(result: Result) -> dict[str, Any]:
+    return {**vars(result), "stage": None, "name": result.stage.name}
+
+
+def _from_fields(stage: Stage, fields: dict[str, Any]) -> Result:
+    given = {name: value for name, value in fields.items() if name not in {"stage", "name"}}
+    return Result(stage, **given)
 
 
 def _line(result: Result) -> str:

@@ -40,7 +40,7 @@ class Contender:
     def command(self, action: str = "serve") -> list[str]:
         if self.is_cowboy:
             return [sys.executable, "-P", "-m", "corral.cowboy.main", "run", AGENT]
-        python, more = (_peers_python(), [action]) if self.is_peer else (sys.executable, [])
+        python, more = (peers_python(), [action]) if self.is_peer else (sys.executable, [])
         return [python, "-P", "-m", f"tests.bench.{self.words[0]}", self.words[1], *more]
 
     def environment(self, stand: Stand) -> dict[str, str]:
@@ -104,11 +104,12 @@ OWN = (BARE, NAIVE, COWBOY)
 PEERS = (FASTSTREAM, TASKIQ)
 
 
-def _peers_python() -> str:
+def peers_python() -> str:
+    """The interpreter of the environment with the peers. `UnavailableError` without one."""
     path = os.environ.get(PEERS_PYTHON, "")
     if not path:
         raise UnavailableError(
-            "the environment of the peers is not there", hint="run ./corral bench inbound"
+            "the environment of the peers is not there", hint="run ./corral bench"
         )
     return path
 

@@ -9,7 +9,6 @@ something could not be run.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -21,7 +20,7 @@ from corral.core.errors import CorralError
 from tests.bench import growth, pace
 from tests.bench.contenders import BARE, COWBOY, NAIVE, OWN, PEERS
 from tests.bench.figures import Run, disk, fresh_backlog
-from tests.bench.report import judge, show
+from tests.bench.report import finish, judge, show
 
 SLOW_SHARE = 5  # the slow ones get a fifth of the messages
 ALL = (*OWN, *PEERS)
@@ -139,12 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"corral: {error}", file=sys.stderr)
         return error.exit_code
     figures["bounds"] = judge(figures)
-    if asked.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        show(figures)
-    missed = any(not bound["kept"] for bound in figures["bounds"].values())
-    return 1 if asked.check and missed else 0
+    return finish(asked, figures, show)
 
 
 if __name__ == "__main__":

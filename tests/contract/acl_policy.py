@@ -16,7 +16,7 @@ AGENT_VERBS = {
 }
 SOURCE_VERBS = {
     "inbox": {"xadd", "evalsha"},
-    "sent": {"hget", "hset", "hdel", "evalsha"},
+    "sent": {"hget", "hkeys", "hset", "hdel", "evalsha"},
     "outbox": {"xreadgroup", "xautoclaim", "xack", "xtrim", "xgroup|create"},
     None: {"script|load"},
 }

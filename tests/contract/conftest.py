@@ -1,13 +1,22 @@
 """Fixtures of the contract tests: which servers and protocols a test runs with."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster
 
 from corral.core import crashpoints
 from corral.local.servers import find_servers
+from tests.contract import once
 from tests.contract.kit import EVERY, PAIRS, Backend
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folder = Path(__file__).parent
+    for item in items:
+        if once.is_once(item.path, folder):
+            item.add_marker(pytest.mark.once)
 
 
 def _found(backend: Backend) -> Backend:

@@ -166,12 +166,22 @@ class House(Streams):
                 await keeper
 
     async def cowboy(
-        self, *arguments: str, identity: str = f"agent-{AGENT}", stdin: bytes = b""
+        self,
+        *arguments: str,
+        identity: str = f"agent-{AGENT}",
+        stdin: bytes = b"",
+        environment: Mapping[str, str] | None = None,
     ) -> "Ended":
-        """Runs the command line to its end, as an operator would, with an identity's credential."""
-        environment = self.topology.environment(AGENT, redis=True, protocol=self.backend.protocol)
+        """Runs the command line to its end, as an operator would, with an identity's credential.
+
+        `environment` is laid over what it would be.
+        """
+        laid_over = environment or {}
+        protocol = self.backend.protocol
+        environment = {**self.topology.environment(AGENT, redis=True, protocol=protocol)}
         credential = self.topology.rendered["identities"][identity]["credential"]
         environment["COWBOY_REDIS_PASSWORD_FILE"] = str(self.topology.credential_file(credential))
+        environment |= laid_over
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "corral.cowboy.main", *arguments),
             cwd=self.base,

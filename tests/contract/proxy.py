@@ -5,8 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+
+from tests.harness.listener import Listener
 
 CHUNK_BYTES = 1 << 16
 
@@ -21,10 +21,11 @@ class Cut(StrEnum):
     HOLD = "hold"  # nothing is passed on until `release`, even when the client has gone
 
 
-class Proxy:
+class Proxy(Listener):
     """Listens at `path`, connects to `server`. One rule at a time, for the next `times` matches."""
 
     def __init__(self, server: Path, path: Path) -> None:
+        super().__init__()
         self.path = path
         self.cuts = 0
         self._server = server
@@ -32,24 +33,9 @@ class Proxy:
         self._cut = Cut.BEFORE
         self._times = 0
         self._held: list[Link] = []
-        self._links: set[asyncio.Task[None]] = set()
-        self._listener: asyncio.Server | None = None
 
-    async def __aenter__(self) -> Self:
-        self._listener = await asyncio.start_unix_server(self._accept, str(self.path))
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._listener is not None
-        self._listener.close()
-        for task in self._links:
-            task.cancel()
-        await asyncio.gather(*self._links, return_exceptions=True)
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_unix_server(self._accept, str(self.path))
 
     def arm(self, needle: bytes, cut: Cut, times: int = 1) -> None:
         """The next `times` commands that contain `needle` are cut."""
@@ -67,11 +53,6 @@ class Proxy:
             answers += await link.release()
         self._held.clear()
         return answers
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._links.add(task)
-        task.add_done_callback(self._links.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         to_server: asyncio.StreamWriter | None = None

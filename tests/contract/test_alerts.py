@@ -3,29 +3,31 @@
 import json
 import re
 import subprocess
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from corral.cowboy import gauges
 from tests.contract.kit import Backend, House
-from tests.harness import promtool
+from tests.harness import alerts, promtool
+from tests.harness.alerts import ROOT, RUNBOOKS, run_promtool
+from tests.harness.dashboards import Dashboard
+from tests.unit.cowboy_cli import test_dashboard
 from tests.unit.cowboy_cli.reference import cowboy_words, known_commands
+from tests.unit.gateway import test_rooms_dashboard
 
-ROOT = Path(__file__).parents[2]
-RULES = ROOT / "monitoring" / "cowboy.rules.yml"
+DASHBOARDS = {"cowboy": test_dashboard.DASHBOARD, "rooms": test_rooms_dashboard.DASHBOARD}
 WAL_LIMIT = 256 * 1024 * 1024
 SOURCE = {"agent": "scout", "source": "a2a"}
 AGENT = {"agent": "scout"}
 KINDS = ("interrupted", "poisoned", "outbox_refused", "notice_undelivered", "ack_short",
-         "ack_forgotten", "trimmed", "deleted", "payload_lost", "incarnation_began")  # fmt: skip
+         "ack_forgotten", "trimmed", "deleted", "payload_lost", "passed_over",
+         "incarnation_began")  # fmt: skip
 
 
 def series(name: str, labels: dict[str, str]) -> str:
-    inside = ",".join(f'{key}="{value}"' for key, value in labels.items())
-    return f"cowboy_{name}{{{inside}}}"
+    return alerts.series(f"cowboy_{name}", labels)
 
 
 def of_kind(kind: str) -> str:
@@ -47,26 +49,21 @@ AT_LIMIT = {
 }
 
 
-@dataclass(frozen=True)
-class Case:
-    """An alert: the series that goes past its limit after half an hour, and what is then said."""
-
-    changed: str
-    values: str
-    severity: str
-    summary: str
-    page: str
-    labels: dict[str, str] = field(default_factory=lambda: dict(SOURCE))
+Case = partial(alerts.Case, labels=SOURCE)
 
 
-def event(kind: str, severity: str, summary: str, page: str, values: str = "5x120 6x120") -> Case:
-    return Case(of_kind(kind), values, severity, summary, page, SOURCE | {"kind": kind})
+def event(
+    kind: str, severity: str, summary: str, page: str, values: str = "5x120 6x120"
+) -> alerts.Case:
+    labels = SOURCE | {"kind": kind}
+    return Case(of_kind(kind), values, severity, summary, page, labels=labels)
 
 
 CASES = {
     "CowboyMetricsStale": Case(
         series("written_timestamp_seconds", AGENT), "0+15x120 1800x120", "critical",
-        "The daemon of scout has not written its metrics for a minute.", "metrics-stale", AGENT,
+        "The daemon of scout has not written its metrics for a minute.", "metrics-stale",
+        labels=AGENT,
     ),
     "CowboySourceUnhealthy": Case(
         series("healthy", SOURCE), "1x120 0x120", "critical",
@@ -78,7 +75,8 @@ CASES = {
     ),
     "CowboyRunnerDown": Case(
         series("runner_connected", AGENT), "1x120 0x120", "critical",
-        "The runner of scout does not answer, so no turn can start.", "runner-down", AGENT,
+        "The runner of scout does not answer, so no turn can start.", "runner-down",
+        labels=AGENT,
     ),
     "CowboyMessageUnanswered": Case(
         series("oldest_unanswered_seconds", SOURCE), "1800x120 1801x120", "warning",
@@ -90,7 +88,8 @@ CASES = {
     ),
     "CowboyTurnHeld": Case(
         series("turns", SOURCE | {"state": "held"}), "0x120 2x120", "warning",
-        "2 turns of scout/a2a wait for an operator.", "held-turn", SOURCE | {"state": "held"},
+        "2 turns of scout/a2a wait for an operator.", "held-turn",
+        labels=SOURCE | {"state": "held"},
     ),
     "CowboyRunsInterrupted": event(
         "interrupted", "warning", "Runs of scout/a2a are interrupted again and again.",
@@ -108,7 +107,8 @@ CASES = {
         "acknowledgement-lost",
     ),
     "CowboyEntryLost": event(
-        "trimmed", "warning", "Somebody removes entries of scout/a2a (trimmed).", "entry-lost"
+        "trimmed", "warning", "Entries of scout/a2a are lost before cowboy has them (trimmed).",
+        "entry-lost",
     ),
     "CowboyRedisLostData": event(
         "incarnation_began", "critical", "The stream of scout/a2a was gone and began anew.",
@@ -116,97 +116,65 @@ CASES = {
     ),
     "CowboyLedgerLogLarge": Case(
         series("ledger_wal_bytes", AGENT), f"{WAL_LIMIT}x120 {WAL_LIMIT + 1}x120", "warning",
-        "The ledger's write-ahead log of scout has more than 256 MiB.", "ledger-log-large", AGENT,
+        "The ledger's write-ahead log of scout has more than 256 MiB.", "ledger-log-large",
+        labels=AGENT,
     ),
 }  # fmt: skip
 
 
-def run_promtool(*arguments: str | Path) -> str:
-    done = subprocess.run(
-        [promtool.find(), *arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def silent(at: str, names: list[str]) -> list[dict[str, Any]]:
-    return [{"eval_time": at, "alertname": name, "exp_alerts": []} for name in names]
-
-
-def unit_test(name: str, change: dict[str, str], expected: list[dict[str, Any]]) -> dict[str, Any]:
-    table = AT_LIMIT | change
-    inputs = [{"series": each, "values": values} for each, values in table.items()]
-    return {"name": name, "interval": "15s", "input_series": inputs, "alert_rule_test": expected}
-
-
-def fires(name: str, case: Case) -> list[dict[str, Any]]:
-    """Not at half an hour, this one alone at three quarters."""
-    alert = {
-        "exp_labels": case.labels | {"severity": case.severity},
-        "exp_annotations": {
-            "summary": case.summary,
-            "runbook": f"docs/runbooks/{case.page}.md",
-        },
-    }
-    others = [other for other in CASES if other != name]
-    return [
-        *silent("30m", [name]),
-        {"eval_time": "45m", "alertname": name, "exp_alerts": [alert]},
-        *silent("45m", others),
-    ]
+RULES = alerts.Rules(ROOT / "monitoring" / "cowboy.rules.yml", AT_LIMIT, CASES)
 
 
 def test_the_rules_load() -> None:
-    assert f"SUCCESS: {len(CASES)} rules found" in run_promtool("check", "rules", RULES)
+    RULES.load()
 
 
 def test_each_alert_fires_past_its_limit_and_none_at_it(tmp_path: Path) -> None:
-    tests = [unit_test("at the limit", {}, silent("59m", list(CASES)))]
-    tests += [
-        unit_test(name, {case.changed: case.values}, fires(name, case))
-        for name, case in CASES.items()
-    ]
-    file = tmp_path / "cowboy.rules.test.yml"  # JSON is YAML
-    file.write_text(
-        json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "15s", "tests": tests})
-    )
-    assert "SUCCESS" in run_promtool("test", "rules", file)
+    RULES.fire(tmp_path)
 
 
 def test_every_rule_has_its_case_and_uses_metrics_that_exist() -> None:
-    text = RULES.read_text()
-    assert re.findall(r"alert: (\w+)", text) == list(CASES)
-    names = set(re.findall(r"\bcowboy_(\w+)", text))
-    assert names <= set(gauges.SOURCE) | set(gauges.AGENT) | {"turns", "events"}
-    kinds = re.findall(r'kind=~?"([^"]+)"', text)
+    assert RULES.names() == list(CASES)
+    assert RULES.used("cowboy") <= set(gauges.SOURCE) | set(gauges.AGENT) | {"turns", "events"}
+    kinds = re.findall(r'kind=~?"([^"]+)"', RULES.file.read_text())
     assert {kind for each in kinds for kind in each.split("|")} == set(KINDS) <= set(gauges.KINDS)
 
 
-PAGES = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
+PAGES = sorted(RUNBOOKS.glob("*.md"))
 
 
 def test_every_alert_has_its_page_and_every_page_is_listed() -> None:
-    names = {page.stem for page in PAGES}
-    assert {case.page for case in CASES.values()} <= names
-    index = (ROOT / "docs" / "runbooks" / "README.md").read_text()
+    RULES.have_pages()
+    index = (RUNBOOKS / "README.md").read_text()
     for page in PAGES:
         assert page.stem == "README" or f"({page.name})" in index
-    for name, case in CASES.items():
-        assert f"`{name}`" in index, "the index leads from the alert to its page"
-        assert name in (ROOT / "docs" / "runbooks" / f"{case.page}.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_exist(page: Path) -> None:
     used = cowboy_words(page.read_text())
-    assert used or page.stem == "README"
+    # Those of other programs: test_alerts_services.py.
+    assert used or page.stem == "README" or page.stem.startswith(("bridge-", "gateway-"))
     for words in used:
         assert any(words[: len(known)] == known for known in known_commands()), words
 
 
 def test_symptoms_have_pages() -> None:
     for symptom in ("missing-reply", "duplicate-reply", "stuck-stream", "poison", "lost-ledger"):
-        assert (ROOT / "docs" / "runbooks" / f"{symptom}.md").exists()
+        assert (RUNBOOKS / f"{symptom}.md").exists()
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS)
+def test_the_dashboards_queries_are_read(tmp_path: Path, dashboard: Dashboard) -> None:
+    """By `promtool`, with a value for each of Grafana's variables."""
+    variables = {"$agent": ".*", "$source": ".*", "$__rate_interval": "5m"}
+    rules = []
+    for number, query in enumerate(dashboard.queries()):
+        text = re.sub(r"\$\w+", lambda found: variables[found[0]], query)
+        rules.append({"record": f"query:{number}", "expr": text})
+    file = tmp_path / "queries.yml"
+    file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
+    assert f"{len(rules)} rules found" in run_promtool("check", "rules", file)
 
 
 async def test_the_metrics_are_what_the_reference_lists(

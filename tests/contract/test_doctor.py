@@ -21,9 +21,15 @@ INBOX = f"{AGENT}:a2a:inbox"
 Checks = dict[str, Mapping[str, Any]]
 
 
-async def doctor(house: House, *more: str, identity: str = OPERATOR) -> tuple[int, Checks]:
+async def doctor(
+    house: House,
+    *more: str,
+    identity: str = OPERATOR,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[int, Checks]:
     """Exit status, and what is not green: by check."""
-    done = await house.cowboy("doctor", AGENT, "--json", *more, identity=identity)
+    words = ("doctor", AGENT, "--json", *more)
+    done = await house.cowboy(*words, identity=identity, environment=environment)
     assert done.err == "", done.err
     (report,) = done.json()["agents"]
     assert (done.status == 0) == report["healthy"]
@@ -115,7 +121,9 @@ async def test_a_missing_group_and_ghosts(one_backend: Backend) -> None:
 
 @pytest.mark.parametrize("how", ["created", "moved"])
 async def test_a_group_at_the_end_has_passed_over_entries(how: str, backend: Backend) -> None:
-    async with House(backend, only=("a2a",)) as house:
+    # As on a host: what was passed over stays a while before the inbox is trimmed.
+    changes = {"a2a": {"reclaim_idle_ms": 600_000}}
+    async with House(backend, only=("a2a",), changes=changes) as house:
         await house.start()
         first = await house.send("a2a", "x", channel="c")
         await house.until_answered("a2a", [first])
@@ -128,12 +136,49 @@ async def test_a_group_at_the_end_has_passed_over_entries(how: str, backend: Bac
             await house.admin("XGROUP", "SETID", INBOX, "cowboy", "$")
         await house.start()
         await house.until_state("a2a", "running")
+
+        async def on_record() -> bool:
+            return (await house.events("a2a"))[:1] == ["passed_over"]
+
+        await house.until_async(on_record, "the daemon to see it")
         status, found = await doctor(house)
-        assert (status, list(found)) == (1, ["group a2a"])
+        assert (status, list(found)) == (1, ["group a2a", "anomalies a2a"])
         assert f"1 entries were passed over, the first {passed}" in found["group a2a"]["text"]
+        assert "passed_over: 1 in 24 h" in found["anomalies a2a"]["text"]
         later = await house.send("a2a", "this one is read", channel="c")
         await house.until_answered("a2a", [later])
         assert passed in (await doctor(house))[1]["group a2a"]["text"]
+
+
+async def test_what_was_passed_over_is_on_record_when_it_is_trimmed(one_backend: Backend) -> None:
+    """Also when the first that is read lies above it, so that nothing stands still."""
+    async with House(one_backend, only=("echo",)) as house:
+        await house.start(DAEMON)
+        await house.until_answered("echo", [await house.send("echo", "x", channel="c")])
+        await house.stop(DAEMON)
+        inbox = f"{AGENT}:echo:inbox"
+        passed = await house.send("echo", "nobody reads this", channel="c")
+        await house.admin("XGROUP", "SETID", inbox, "cowboy", "$")
+        later = await house.send("echo", "this one is read", channel="c")
+        await house.start(DAEMON)
+        await house.until_answered("echo", [later])
+
+        async def trimmed() -> bool:
+            return not await house.admin("XRANGE", inbox, passed, passed)
+
+        await house.until_async(trimmed, "it to be trimmed", 60)
+        (event,) = (await house.source("echo"))["events"]
+        assert (event["kind"], event["entry"]) == ("passed_over", passed)
+        _, found = await doctor(house)
+        assert list(found) == ["anomalies echo"]
+        told = await house.cowboy("explain", AGENT, passed, "--json", identity=OPERATOR)
+        (case,) = told.json()["explanations"]
+        assert case["verdict"] == "passed_over"
+        assert "trimmed since" in case["certain"]
+        await house.slay(DAEMON)  # it is noted once, not at each start
+        await house.start(DAEMON)
+        await house.until_answered("echo", [await house.send("echo", "y", channel="c")])
+        assert await house.events("echo") == ["passed_over"]
 
 
 async def test_a_foreign_and_a_lost_ledger(one_backend: Backend) -> None:

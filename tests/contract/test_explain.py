@@ -10,6 +10,7 @@ from corral.local.deployment import DAEMON, RUNNER
 from tests.contract.kit import AGENT, Backend, House, only_answer
 from tests.contract.test_operator import HOLD, OPERATOR, held_turn
 
+KEPT = {"a2a": {"reclaim_idle_ms": 600_000}}  # as on a host: the content is not trimmed at once
 POISON = {"a2a": {"on_interrupt": "resume", "dispatch_attempts_max": 1}}
 SECRET = "a word of the message"
 
@@ -80,7 +81,7 @@ async def test_a_healthy_entry(backend: Backend) -> None:
 
 
 async def test_interrupted_then_sent_again(one_backend: Backend) -> None:
-    async with House(one_backend, only=("a2a",)) as house:
+    async with House(one_backend, only=("a2a",), changes=KEPT) as house:
         await house.start(RUNNER)
         async with house.inside():
             entry = await interrupted(house)
@@ -114,7 +115,7 @@ async def test_interrupted_then_sent_again(one_backend: Backend) -> None:
 
 async def test_a_command_repeated_after_a_lost_answer_is_taken_once(one_backend: Backend) -> None:
     """The same message id, so the second is a duplicate whatever the first did."""
-    async with House(one_backend, only=("a2a",)) as house:
+    async with House(one_backend, only=("a2a",), changes=KEPT) as house:
         await house.start(RUNNER)
         async with house.inside():
             entry = await interrupted(house)
@@ -147,7 +148,7 @@ async def test_f14_acknowledged_and_unanswered(one_backend: Backend) -> None:
         found = await explained(house, entry)
         assert found["verdict"] == "acknowledged_unanswered"
         assert "Redis will not offer it again" in found["certain"]
-        assert "what its run has done" in found["uncertain"]
+        assert "whether its run has begun, and what it has done" in found["uncertain"]
         refused = await resubmitted(house, entry)
         assert "may still be going on" in refused.json()["error"]["message"]
         await house.slay(DAEMON)  # now Redis is all there is to ask, and that is said

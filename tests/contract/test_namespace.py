@@ -48,6 +48,22 @@ with socket.socket() as s:
 """
 READY = f"import socket; socket.create_connection(('127.0.0.1', {PORT}), 1)"
 
+# A daemon, in the namespace or not, beside which the doctor is asked.
+DAEMON_AND_DOCTOR = r"""
+set -eu
+$JOIN "$PYTHON" -m corral.cowboy.main run scout >/dev/null 2>&1 &
+daemon=$!
+trap 'kill $daemon 2>/dev/null; wait $daemon || true' EXIT
+until "$PYTHON" -c "$LISTENS" "$COWBOY_RUNTIME_DIR/scout/control.sock" 2>/dev/null; do
+  kill -0 $daemon
+  read -r -t 0.1 _ <> <(:) || true
+done
+unset COWBOY_REDIS_URL COWBOY_REDIS_PASSWORD_FILE
+"$PYTHON" -m corral.cowboy.main doctor scout --json || true
+"""
+LISTENS = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+JOIN = "nsenter --net=/run/netns/corral-test"
+
 # Another user, who may not even read where this program lies: so it is loaded before.
 AS_NOBODY = """
 import asyncio, os, sys, uuid
@@ -82,6 +98,26 @@ class Host:
 
     def run(self, *words: str, nobody: bool = False) -> "subprocess.CompletedProcess[str]":
         """A command outside of the namespace, with no variable that says where Redis is."""
+        command = [sys.executable, "-m", "corral.cowboy.main", *words]
+        if nobody:
+            command = [sys.executable, "-c", AS_NOBODY, *words]
+        return self.beside(command)
+
+    def doctor(self, join: str) -> dict[str, tuple[str, str]]:
+        """What the doctor says of each check while a daemon runs; `join` leads its start."""
+        login = self.topology.rendered["identities"]["agent-scout"]["credential"]
+        done = self.beside(
+            ["bash", "-c", DAEMON_AND_DOCTOR],
+            JOIN=join,
+            LISTENS=LISTENS,
+            COWBOY_REDIS_URL=f"redis://127.0.0.1:{PORT}",
+            COWBOY_REDIS_PASSWORD_FILE=str(self.topology.credential_file(login)),
+        )
+        (report,) = as_json(done)["agents"]
+        return {one["check"]: (one["result"], one["text"]) for one in report["checks"]}
+
+    def beside(self, command: list[str], **more: str) -> "subprocess.CompletedProcess[str]":
+        """Runs a command outside of the namespace, while Redis runs in it."""
         _, server = find_server("redis")
         environment = {
             "PATH": os.environ["PATH"],
@@ -95,10 +131,8 @@ class Host:
             "READY": READY,
             "SERVER": str(server),
             "CONFIG": str(self.topology.base / "redis.conf"),
+            **more,
         }
-        command = [sys.executable, "-m", "corral.cowboy.main", *words]
-        if nobody:
-            command = [sys.executable, "-c", AS_NOBODY, *words]
         return subprocess.run(
             ["unshare", "--mount", "--propagation", "private", "bash", "-c", SCRIPT, "-", *command],
             env=environment, capture_output=True, text=True, timeout=60, check=False,
@@ -165,3 +199,26 @@ def test_another_user_is_told_why_not(host: Host) -> None:
     refused = host.run(*send, nobody=True)
     assert refused.returncode == 69
     assert "network namespace corral-test, which only root can enter" in refused.stderr
+
+
+def test_the_doctor_finds_a_daemon_outside_of_the_namespace_and_a_missing_egress(
+    host: Host,
+) -> None:
+    if not may_make_namespaces():
+        assert host.run("doctor", "scout").returncode != 0
+        return
+    rules = host.topology.config_dir / "namespace.nft"
+    reachable = f"ip daddr 127.0.0.1 tcp dport {PORT} accept\n"
+    rules.write_text(reachable)
+    checks = host.doctor(JOIN)
+    assert checks["namespace"] == ("ok", "the daemon is in corral-test")
+    assert checks["egress"] == ("ok", f"127.0.0.1:{PORT}/tcp can be reached")
+    rules.write_text("ip daddr 192.0.2.1 tcp dport 443 accept\n")
+    checks = host.doctor("")
+    assert checks["namespace"] == ("failed", "the daemon is not in corral-test")
+    assert checks["egress"] == ("failed", "192.0.2.1:443/tcp: Network is unreachable")
+    (host.topology.config_dir / "namespace.json").write_text('{"name": "gone"}')
+    done = host.run("doctor", "scout", "--json")
+    (report,) = as_json(done)["agents"]
+    (found,) = [one for one in report["checks"] if one["check"] == "namespace"]
+    assert (found["result"], found["text"]) == ("failed", "there is no network namespace gone")

@@ -14,6 +14,7 @@ from corral.core import crashpoints
 from corral.cowboy.runner.domain import Event, Finished, Forget, Go, Prepared, RunPhase, RunState
 from corral.cowboy.runner.main import RunnerOptions
 from corral.local.wait import until
+from tests.harness.boundaries import LIVE_SESSION
 from tests.unit.runner import world as worlds
 from tests.unit.runner.world import (
     ROOT,
@@ -169,7 +170,8 @@ RECOVERY = ("runner.recover.before", "runner.recover.killed")
 
 def test_every_crash_point_of_the_runner_is_exercised_here() -> None:
     registered = {name for name in crashpoints.registered() if name.startswith("runner.")}
-    assert registered == {*AFTER, *RECOVERY}
+    wakes = {point for point in LIVE_SESSION if point.startswith("runner.")}
+    assert registered == {*AFTER, *RECOVERY, *wakes}
 
 
 @pytest.mark.parametrize("point", AFTER)

@@ -1,5 +1,6 @@
 """`./corral up`: its state is kept, answers are shown, and it ends only what it started."""
 
+import json
 import os
 import shlex
 import shutil
@@ -71,6 +72,7 @@ def test_what_was_sent_while_nothing_runs_is_answered_after_up(directory: Path) 
     with up(directory, "redis"):
         operate(directory, "send", "scout", "echo", "--content", "sent while nothing runs")
         operate(directory, "send", "scout", "a2a", "--content", "for the agent")
+        secrets = read_all(directory / "credentials")
     with up(directory) as printed:
 
         def answered() -> bool:
@@ -78,7 +80,53 @@ def test_what_was_sent_while_nothing_runs_is_answered_after_up(directory: Path) 
             return "'sent while nothing runs'" in text and "a2a: completed" in text
 
         until(answered, WAIT_S, "both answers")
-        assert "agent scout: healthy" in operate(directory, "status", "scout")
+        # Of all agents of this host: those of the example that do not run are not among them.
+        shown = operate(directory, "status")
+        assert shown.startswith("agent scout: healthy")
+        assert "smith" not in shown
+        operate(directory, "doctor")
+    assert read_all(directory / "credentials") == secrets
+
+
+def look(*words: str) -> subprocess.CompletedProcess[str]:
+    """One command of `corral`."""
+    return subprocess.run(
+        command("corral.overview.main", *words),
+        env=base_environment(),
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        cwd="/",
+    )
+
+
+def test_the_whole_is_seen_on_one_screen_and_what_is_down_is_said(directory: Path) -> None:
+    with up(directory):
+        well = look("status", "--dir", str(directory))
+        assert well.returncode == 0, well.stdout + well.stderr
+        assert "scout/echo" in well.stdout
+        assert well.stdout.endswith("3 well, 0 to be looked at, 0 wrong\n")
+        found = json.loads(look("doctor", "--dir", str(directory), "--json").stdout)
+        assert found["healthy"]
+        assert {line["what"] for line in found["lines"]} > {"scout: disk", "scout: clock"}
+    down = look("status", "--dir", str(directory))
+    assert down.returncode == 1
+    assert "bad   cowboy  scout" in down.stdout
+    found = json.loads(look("doctor", "--dir", str(directory), "--json").stdout)
+    assert not found["healthy"]
+    assert any(line["level"] == "bad" and line["hint"] for line in found["lines"])
+
+
+def test_where_no_service_is_nothing_is_green() -> None:
+    none = look("status")
+    assert none.returncode == 69
+    assert "no service is here" in none.stderr
+
+
+def read_all(folder: Path) -> dict[str, str]:
+    found = {path.name: path.read_text() for path in folder.iterdir()}
+    assert len(set(found.values())) > 3
+    return found
 
 
 def test_the_shell_that_uses_it_survives_its_end(directory: Path) -> None:

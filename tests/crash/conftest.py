@@ -1,12 +1,15 @@
 """The crash stage's trials run side by side in worker processes; each test looks at its own."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
+from tests.harness.chain_live import World, live_world
+from tests.harness.homeserver import ready_to_start
 from tests.harness.pool import Pool, default_jobs
 from tests.harness.trial import Result, Trial
 
@@ -50,6 +53,13 @@ def trials(request: pytest.FixtureRequest) -> Iterator[Trials]:
     wanted = [trial for trial in params if isinstance(trial, Trial)]
     with Pool(default_jobs()) as pool:
         yield Trials(pool, wanted)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    ready_to_start()
+    async with live_world(tmp_path_factory.mktemp("live")) as made:
+        yield made
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,13 +12,22 @@ PLANTED = [plants.trial_for(name) for name in plants.PLANTS]
 HONEST = [replace(trial, name=f"no-{trial.name}", plant=None) for trial in PLANTED]
 
 
+# Some show only when processes meet at a certain moment, which a busy machine may pass by.
+OPPORTUNITIES = 3
+
+
 @pytest.mark.parametrize("trial", PLANTED, ids=lambda trial: trial.name)
 def test_planted_bug_is_caught(trial: Trial, trials: Trials) -> None:
-    result = trials.result(trial)
     assert trial.plant is not None
-    found = {violation.rule for violation in result.report.violations}
-    assert found & plants.PLANTS[trial.plant].caught_by, f"not caught; found: {found}"
-    assert "process_failed" not in found, "caught, but only because the patch does not work"
+    found: set[str] = set()
+    for again in range(OPPORTUNITIES):
+        name = f"{trial.name}-{again}" if again else trial.name
+        result = trials.result(replace(trial, name=name, seed=trial.seed + again))
+        found = {violation.rule for violation in result.report.violations}
+        assert "process_failed" not in found, "caught, but only because the patch does not work"
+        if found & plants.PLANTS[trial.plant].caught_by:
+            return
+    pytest.fail(f"not caught; found: {found}")
 
 
 @pytest.mark.parametrize("trial", HONEST, ids=lambda trial: trial.name)

@@ -5,11 +5,9 @@ twice only where nobody can know (killed after Enter, before that was recorded, 
 """
 
 import importlib
-import json
 import os
 import pkgutil
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,67 +19,27 @@ from corral.local.wait import until
 from corral.tamq import points as of_queue
 from corral.tamq.terminal import points as of_terminal
 from corral.tamq.terminal import process as processes
-from tests.contract.tamq.kit import Process
-from tests.contract.terminal.hosted import Hosted
-from tests.contract.terminal.panes import Agent, Tmux
+from tests.crash.tamq_kit import (
+    AT_SEND,
+    BODY,
+    PATIENCE_S,
+    Armed,
+    Pane,
+    acknowledged,
+    in_a_pty,
+    send,
+)
 
-PATIENCE_S = 90.0
-BODY = "look at issue 7"
 # At these the text was submitted, and the daemon that knew is dead.
 SUBMITTED_UNKNOWN = {of_terminal.SUBMITTED, of_queue.INJECTED}
-AT_SEND = [
-    of_queue.ADMITTED,
-    of_queue.LEASED,
-    of_terminal.TYPING,
-    of_terminal.PASTED,
-    of_terminal.SUBMITTED,
-    of_queue.INJECTED,
-    of_queue.RECORDED,
-]
 AT_OTHER_TIMES = [
     of_queue.REGISTERED,
     of_queue.ACKED,
     of_queue.EXPIRED,
     of_queue.GONE,
     of_queue.RETRIED,
+    of_queue.REBOUND,
 ]
-
-
-class Armed(Process):
-    """`tamq serve` that dies at the first pass of a point, and can be started again without."""
-
-    point = ""
-
-    def argv(self, *arguments: str) -> list[str]:
-        if arguments != ("serve",) or not self.point:
-            return super().argv(*arguments)
-        module = ("-m", "tests.crash.armed_tamq")
-        return [sys.executable, "-W", "error", "-P", *module, f"{self.point}:1", "--", "serve"]
-
-    def start_armed(self, point: str) -> None:
-        self.point = point
-        self.start()
-
-    def dies(self) -> None:
-        assert self.running is not None
-        assert self.running.wait(PATIENCE_S) == -signal.SIGKILL
-
-    def start_again(self) -> None:
-        self.dies()
-        self.point = ""
-        self.start()
-
-    def told(self, *arguments: str) -> dict[str, object]:
-        done = self.run(*arguments, "--json")
-        assert done.returncode == 0, done.stderr.decode()
-        answer: dict[str, object] = json.loads(done.stdout)
-        return answer
-
-    def state(self, message_id: str) -> str:
-        return str(self.client.request({"op": "message", "message_id": message_id})["state"])
-
-    def wait_for(self, message_id: str, state: str) -> None:
-        until(lambda: self.state(message_id) == state, PATIENCE_S, f"state {state}")
 
 
 @pytest.fixture
@@ -94,25 +52,6 @@ def tamq(tmp_path: Path) -> Iterator[Armed]:
         made.close()
 
 
-class Pane:
-    """An agent in tmux, attached by the command."""
-
-    def __init__(self, tamq: Armed, folder: Path, *options: str) -> None:
-        self.agent = Agent(folder, "claude-code", *options)
-        self.tamq = tamq
-        self.tmux = Tmux(folder, self.agent.command)
-        self.tmux.see("? for shortcuts")
-
-    def attach(self, *options: str) -> int:
-        where = ("--pane", self.tmux.pane, "--tmux-socket", self.tmux.socket)
-        profile = ("--profile", "claude-code", *options)
-        return self.tamq.run("attach", "--repo", "shop", *where, *profile).returncode
-
-    @property
-    def submitted(self) -> list[str]:
-        return [str(one) for one in self.agent.submitted]
-
-
 @pytest.fixture
 def pane(tamq: Armed, tmp_path: Path) -> Iterator[Pane]:
     made = Pane(tamq, tmp_path)
@@ -120,23 +59,6 @@ def pane(tamq: Armed, tmp_path: Path) -> Iterator[Pane]:
         yield made
     finally:
         made.tmux.close()
-
-
-def send(tamq: Armed) -> str:
-    """The message's id, from a client that repeats its request until it is answered."""
-    command = ("send", "--repo", "shop", "--key", "k1", "--json", BODY)
-    done = tamq.run(*command)
-    if done.returncode:
-        tamq.start_again()
-        done = tamq.run(*command)
-    assert done.returncode == 0, done.stderr.decode()
-    return str(json.loads(done.stdout)["message_id"])
-
-
-def acknowledged(tamq: Armed, message_id: str) -> None:
-    tamq.told("ack", message_id)
-    assert tamq.state(message_id) == "acknowledged"
-    assert send(tamq) == message_id  # the same key is the same message for ever
 
 
 @pytest.mark.parametrize("point", AT_SEND)
@@ -160,13 +82,8 @@ def test_killed_while_a_message_goes_into_a_pty_it_is_shown_once(
     tamq: Armed, tmp_path: Path, point: str
 ) -> None:
     """`tamq run` remembers what it wrote, so even an unrecorded result is known."""
-    agent = Agent(tmp_path, "codex")
     tamq.start_armed(point)
-    run = tamq.argv("run", "--repo", "shop", "--profile", "codex", "--", *agent.argv)
-    hosted = Hosted.of(tmp_path, run, tamq.environ)
-    try:
-        hosted.see("? for shortcuts")
-        until(lambda: tamq.client.request({"op": "endpoints"})["endpoints"], PATIENCE_S, "it")
+    with in_a_pty(tamq, tmp_path) as (hosted, agent):
         message_id = send(tamq)
         if tamq.point:
             tamq.start_again()
@@ -174,8 +91,25 @@ def test_killed_while_a_message_goes_into_a_pty_it_is_shown_once(
         assert len(agent.submitted) == 1
         assert hosted.program.poll() is None
         acknowledged(tamq, message_id)
-    finally:
-        hosted.close()
+
+
+@pytest.mark.parametrize("point", [of_queue.INJECTED, of_queue.RECORDED])
+def test_killed_while_it_waits_for_the_acknowledgement_it_is_delivered_again(
+    tamq: Armed, tmp_path: Path, point: str
+) -> None:
+    """What `tamq run` remembers settles the attempt that was cut off, and none after it."""
+    tamq.environ["TAMQ_ACK_DEADLINE_MS"] = "1000"
+    tamq.start_armed(point)
+    with in_a_pty(tamq, tmp_path) as (hosted, agent):
+        message_id = send(tamq)
+        if tamq.point:
+            tamq.start_again()
+        until(lambda: len(agent.submitted) > 1, PATIENCE_S, "the redelivery")
+        assert hosted.program.poll() is None
+        acknowledged(tamq, message_id)
+        shown = [str(text) for text in agent.submitted]
+        assert all(message_id in text and BODY in text for text in shown)
+        assert ["may repeat" in text for text in shown] == [False] + [True] * (len(shown) - 1)
 
 
 def test_killed_before_the_registration_is_answered(tamq: Armed, pane: Pane) -> None:
@@ -234,6 +168,30 @@ def test_killed_before_a_retry_is_answered(tamq: Armed, tmp_path: Path) -> None:
         pane.tmux.close()
 
 
+def test_killed_before_a_rebinding_is_answered(tamq: Armed, pane: Pane, tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    old = Pane(tamq, tmp_path / "old")
+    tamq.start_armed(of_queue.REBOUND)
+    try:
+        assert old.attach() == 0
+        old.tmux.type("-l", "a draft")
+        old.tmux.see("a draft")
+        message_id = send(tamq)
+    finally:
+        old.tmux.close()
+    until(lambda: not tamq.endpoints, PATIENCE_S, "the end of the old session")
+    assert pane.attach() == 0
+    assert tamq.run("rebind", message_id, "--why", "tested").returncode != 0
+    tamq.start_again()
+    tamq.wait_for(message_id, "awaiting_ack")
+    assert len(pane.submitted) == 1
+    [decision] = tamq.receipt(message_id)["rebindings"]
+    assert decision["why"] == "tested"
+    again = tamq.told("rebind", message_id, "--why", "nobody answered")
+    assert "'rebound': False" in str(again)  # nothing to do, and nothing to record
+    assert len(tamq.receipt(message_id)["rebindings"]) == 1
+
+
 def test_the_tmux_server_is_killed_while_a_message_waits(tamq: Armed, pane: Pane) -> None:
     tamq.start()
     assert pane.attach() == 0
@@ -252,3 +210,31 @@ def test_every_point_of_tamq_is_killed_at() -> None:
         importlib.import_module(info.name)
     registered = {name for name in crashpoints.registered() if name.startswith("tamq.")}
     assert registered == {*AT_SEND, *AT_OTHER_TIMES}
+
+
+def test_a_text_that_stands_half_submitted_goes_before_an_older_message(
+    tamq: Armed, pane: Pane
+) -> None:
+    """Killed between paste and Enter of the second, while the first waits to be acknowledged.
+
+    To the first, written again, the second one's text would be a draft, and the session stuck.
+    """
+    tamq.environ["TAMQ_ACK_DEADLINE_MS"] = "600000"
+    tamq.start()
+    assert pane.attach() == 0
+    first = send(tamq)
+    tamq.wait_for(first, "awaiting_ack")
+    assert tamq.stop() == 0
+    tamq.start_armed(of_terminal.PASTED)
+    second = str(tamq.told("send", "--repo", "shop", "--key", "k2", "look again")["message_id"])
+    tamq.dies()
+    tamq.environ["TAMQ_ACK_DEADLINE_MS"] = "3000"  # counts from the start now
+    tamq.start_again()
+
+    def order() -> list[str]:
+        return [one for text in pane.submitted for one in (first, second) if one in text]
+
+    until(lambda: order()[1:].count(first), PATIENCE_S, "the first message, again")
+    assert order()[:3] == [first, second, first]
+    for one in (first, second):
+        tamq.told("ack", one)

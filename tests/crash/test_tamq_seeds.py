@@ -6,9 +6,9 @@ import pytest
 
 from tests.harness.armed import known_points
 from tests.harness.pool import default_jobs
-from tests.harness.tamq import Result, Trial, draw, run_trial
+from tests.harness.tamq import SESSIONS, Result, Trial, draw, run_trial
 
-FIXED_SEEDS = range(1, 6)
+FIXED_SEEDS = (1, 2, 3, 4, 5, 26)  # 26: set back by a day while it was down
 
 
 def drawn(seed: int) -> Trial:
@@ -44,7 +44,7 @@ def results() -> Results:
 def test_fixed_seed(trial: Trial, results: Results) -> None:
     result = results.judge(trial)
     assert result.kills >= 1
-    assert result.messages == trial.messages * 3
+    assert result.messages == trial.messages * len(SESSIONS)
 
 
 def test_new_seed(seed: int, results: Results) -> None:

@@ -1,11 +1,14 @@
-"""Runs the cowboy command line with armed crash points: `python -m tests.harness.armed … -- run A`.
+"""Runs a program of ours with armed crash points: `python -m tests.harness.armed … -- run A`.
 
     python -m tests.harness.armed [options] [POINT:N[=VICTIM[+VICTIM]]]… -- run scout
+
+The program is cowboy, or the `--program` that is named: `bridge`, `gateway`.
 
 At the n-th pass of POINT the victims are killed with SIGKILL: `self` (the default), or another
 process of the deployment by the name of its pid file (`daemon`, `runner`, `redis`). A victim is
 gone before the armed process takes its next step. `--hits FILE` gets one line for the first pass
-of each point, and one for each kill, written before the kill.
+of each point, and one for each kill, written before the kill. With `--orders FILE` it can be armed
+while it runs: on SIGUSR2 it reads points from there, counted from then on, and removes the file.
 
 Nothing of this can be reached from the packaged services: they read no such argument.
 """
@@ -20,7 +23,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -62,7 +65,7 @@ def known_points(program: str = "cowboy") -> dict[str, str]:
         module = importlib.import_module(package)
         for info in pkgutil.walk_packages(module.__path__, prefix=f"{package}."):
             importlib.import_module(info.name)
-    own = ("tamq.",) if program == "tamq" else ("cowboy.", "runner.")
+    own = ("cowboy.", "runner.") if program == "cowboy" else (f"{program}.",)
     return {
         name: text
         for name, text in crashpoints.registered().items()
@@ -86,6 +89,16 @@ class Trap:
             if arm.victims == (SELF,):
                 crashpoints.arm(arm.point, arm.nth)
         crashpoints.set_observer(self.passed)
+
+    def obey(self, orders: Path) -> None:
+        """Arms what the file says, counted from now; the file is gone when that is done."""
+        for text in orders.read_text(encoding="utf-8").split():
+            arm = Arm.parse(text)
+            arm = replace(arm, nth=arm.nth + self.counts.get(arm.point, 0))
+            self.arms.append(arm)
+            if arm.victims == (SELF,):
+                crashpoints.arm(arm.point, arm.nth)
+        orders.unlink()
 
     def passed(self, name: str) -> None:
         """Called at every pass, in the thread that passes."""
@@ -172,6 +185,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("arms", nargs="*", type=Arm.parse, metavar="POINT:N[=VICTIMS]")
     parser.add_argument("--hits", type=Path)
     parser.add_argument("--pids", type=Path)
+    parser.add_argument("--orders", type=Path)
+    parser.add_argument("--program", default="cowboy", choices=["cowboy", "bridge", "gateway"])
     parser.add_argument("--plant", action="append", default=[])
     parser.add_argument("--blockbuster", action="store_true")
     return parser.parse_args(own), rest
@@ -195,10 +210,10 @@ def main(argv: Sequence[str], cli: Callable[[], object] | None = None) -> None:
     trap = Trap(options.arms, options.hits, options.pids)
     trap.set()
     signal.signal(signal.SIGUSR1, tell_where)
+    if options.orders is not None:
+        signal.signal(signal.SIGUSR2, lambda *_: trap.obey(options.orders))
     if cli is None:
-        from corral.cowboy.main import cli as cowboy
-
-        cli = cowboy
+        cli = importlib.import_module(f"corral.{options.program}.main").cli
     if options.plant:
         from tests.harness import plants
 
@@ -209,7 +224,7 @@ def main(argv: Sequence[str], cli: Callable[[], object] | None = None) -> None:
 
         trap.detector = BlockBuster("corral", excluded_modules=["corral.local"])
         trap.detector.activate()
-    sys.argv = ["cowboy", *rest]
+    sys.argv = [options.program, *rest]
     cli()
 
 

@@ -79,6 +79,15 @@ BOUNDARIES = (
     ),
 )
 
+# Those of a turn that a live session answers: tests/crash/test_live_session_kills.py.
+LIVE_SESSION = (
+    "runner.wake.sending",
+    "runner.wake.sent",
+    "cowboy.answer.received",
+    "cowboy.answer.committed",
+    "runner.wake.withdrawn",
+)
+
 
 def owner(point: str) -> str:
     """The process that passes a point."""

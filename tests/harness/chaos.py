@@ -2,6 +2,7 @@
 
     python -m tests.harness.chaos inbound --seeds N [--seed S] [--jobs J]
                                           [--server redis|valkey] [--protocol 2|3] [--json]
+                                          [--report FILE]
 
 Each seed gets a fresh server and ledger. A seed that fails keeps its folder, and the command that
 repeats it is printed. Exit status: 0 when no promise was broken, the kills hit work in flight at
@@ -18,10 +19,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from corral.core.errors import CorralError
+from corral.local import run_page
 from corral.local.model import Summary
+from corral.local.report import rows
 from corral.local.servers import find_servers
 from corral.local.topology import load_rendered
 from tests.harness.armed import known_points
+from tests.harness.chaos_page import Collected
 from tests.harness.draw import draw
 from tests.harness.pool import Pool, default_jobs
 from tests.harness.trial import Result, Trial
@@ -90,8 +94,9 @@ def trials(options: argparse.Namespace, first: int, points: Sequence[str]) -> It
             servers=servers,
         )
         yield replace(
-            trial, rendered=rendered, keep_in=options.keep, forked=not options.from_nothing
-        )
+            trial, rendered=rendered, keep_in=options.keep, forked=not options.from_nothing,
+            drawn=options.report is not None,
+        )  # fmt: skip
 
 
 class Progress:
@@ -182,6 +187,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         help="start each process from nothing, not from one that has imported its libraries",
     )
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write a page (HTML), too")
     parser.add_argument("--keep", type=Path, default=KEEP_IN, help="where failed seeds are kept")
     parser.add_argument("--topology", type=Path, help="a rendered topology; default: the demo's")
     options = parser.parse_args(argv)
@@ -197,7 +203,7 @@ def main(argv: Sequence[str]) -> int:
         return 64 if error.code else 0
     first = options.seed if options.seed is not None else random.SystemRandom().randrange(SEED_MAX)
     points = known_points()
-    total = Total(points)
+    total, collected = Total(points), Collected()
     began = time.monotonic()
     print(f"seeds {first} to {first + options.seeds - 1}, {options.jobs} jobs", file=sys.stderr)
     progress = Progress(options.seeds, quiet=options.json)
@@ -205,6 +211,7 @@ def main(argv: Sequence[str]) -> int:
         with Pool(options.jobs) as pool:
             for result in pool.run(trials(options, first, sorted(points))):
                 total.add(result)
+                collected.add(result)
                 if not result.ok:
                     report_failure(options, result)
                 progress.show(total)
@@ -214,6 +221,10 @@ def main(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130
+    if options.report is not None:
+        command = f"./corral chaos inbound --seeds {options.seeds} --seed {first}"
+        table = [("seeds", str(total.seeds)), *rows(total.summary)]
+        run_page.write(collected.page(table, ok=total.ok, command=command), options.report)
     if options.json:
         print(json.dumps(total.as_dict(), indent=2))
     else:

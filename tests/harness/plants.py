@@ -290,6 +290,7 @@ PLANTS: Mapping[str, Plant] = {
         _trim_everything_taken,
         frozenset({"outcome_wrong"}),
         variant={name: {"channel_backlog_max": 1} for name in SOURCES},
+        work_s=0.6,  # entries wait for a place in their channel, read and not in the ledger
     ),
     "block-the-loop": Plant(
         "a file is read in the event loop",

@@ -13,12 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from corral.local import wait
+from corral.local import run_page, wait
 from corral.local.collect import collect, keep
 from corral.local.deployment import DAEMON, REDIS, RUNNER, Deployment, Launch, Options
 from corral.local.faults import Fault, inflict, resume_all
-from corral.local.model import Report, reconcile
+from corral.local.model import Summary, reconcile
+from corral.local.page import Hop, Lane, Message
 from corral.local.plan import Mix, Planned, Planner
+from corral.local.rules import Report
 from corral.local.topology import Rendered, SourcesEdit
 from corral.local.workload import send_all
 from tests.contract.proxy import Cut, Proxy
@@ -78,6 +80,16 @@ class Trial:
     quiet_timeout_s: float = QUIET_TIMEOUT_S
     forked: bool = True  # services are forked from a zygote; else started from nothing
     keep_in: Path | None = None  # where a failed trial keeps its folder
+    drawn: bool = False  # the result says what a page shows of it
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a page shows of a trial."""
+
+    lanes: Sequence[Lane] = ()
+    messages: Sequence[Message] = ()
+    hops: Sequence[Hop] = ()
 
 
 @dataclass
@@ -85,11 +97,12 @@ class Result:
     """What came of a trial."""
 
     trial: Trial
-    report: Report
+    report: Report[Summary]
     passed: set[str]
     kills: list[tuple[str, str]]
     took_s: float
     folder: Path | None = None
+    drawn: Drawn | None = None
 
     @property
     def ok(self) -> bool:
@@ -252,6 +265,12 @@ async def run_trial(trial: Trial) -> Result:
         evidence.released, evidence.abandoned = run.operator.released, run.operator.abandoned
         report = reconcile(evidence)
         result = Result(trial, report, passed, kills, time.monotonic() - began)
+        if trial.drawn:
+            result.drawn = Drawn(
+                run_page.lanes([deployment.supervisor.timeline]),
+                run_page.messages(evidence),
+                run_page.hops(evidence),
+            )
         if not report.ok and trial.keep_in is not None:
             folder = trial.keep_in / trial.name
             shutil.rmtree(folder, ignore_errors=True)

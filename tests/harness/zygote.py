@@ -106,7 +106,7 @@ def become(order: Order, parent: int) -> None:
 def main() -> None:
     import importlib
 
-    for module in PRELOADED:
+    for module in sys.argv[2:]:
         importlib.import_module(module)
     parent = os.getpid()
     channel = socket.socket(fileno=int(sys.argv[1]))
@@ -137,11 +137,14 @@ class Child:
 
 
 class Zygote:
-    """The handle of a worker process on its zygote. It outlives the event loops of the trials."""
+    """The handle of a worker process on its zygote. It outlives the event loops of the trials.
 
-    def __init__(self) -> None:
+    `modules`: what it imports before the first start.
+    """
+
+    def __init__(self, modules: Sequence[str] = PRELOADED) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "tests.harness.zygote", str(theirs.fileno())]
+        command = [sys.executable, "-m", "tests.harness.zygote", str(theirs.fileno()), *modules]
         self._process = subprocess.Popen(
             tethered(command), pass_fds=[theirs.fileno()], env=base_environment()
         )

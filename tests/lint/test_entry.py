@@ -55,6 +55,29 @@ def test_bash_completes_commands_and_stages() -> None:
     assert done.stdout.split() == ["contract", "demo"]
 
 
+def test_bash_completes_what_a_program_takes() -> None:
+    probe = (
+        'source <("$0" completions bash); COMP_WORDS=("$0" tamq se); COMP_CWORD=2; _corral;'
+        ' echo "${COMPREPLY[@]}"; COMP_WORDS=("$0" tamq run --profile cl); COMP_CWORD=4; _corral;'
+        ' echo "${COMPREPLY[@]}"; COMP_WORDS=("$0" a2a-bridge doc); COMP_CWORD=2; _corral;'
+        ' echo "${COMPREPLY[@]}"; COMP_WORDS=("$0" say d); COMP_CWORD=2; _corral;'
+        ' echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", probe, ROOT / "corral"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["send serve", "claude-code", "doctor", ""]
+
+
+def test_completing_a_line_makes_no_environment(bare: "Bare") -> None:
+    bare.add("apt-get", "#!/bin/sh\nexit 1\n")
+    status, err = bare.run(
+        "tamq", _TAMQ_COMPLETE="bash_complete", COMP_WORDS="tamq s", COMP_CWORD="1"
+    )
+    assert (status, err) == (0, "")
+    assert not (bare.root / ".venv").exists()
+
+
 @pytest.mark.parametrize(
     "arguments", [[], ["nonsense"], ["chaos"], ["completions", "fish"], ["setup", "--nonsense"]]
 )
@@ -114,15 +137,40 @@ def test_without_root_one_line_names_the_command_that_installs(bare: Bare) -> No
     install = "apt-get update && apt-get install -y --no-install-recommends"
     assert bare.run("demo") == (
         69,
-        f"corral: missing: python; install as root with: {install} python3-venv\n",
+        f"corral: missing: python tmux; install as root with: {install} python3-venv tmux\n",
     )
     status, err = bare.run("test")
     assert status == 69
+    tools = "git gita python3-pkg-resources nix-bin redis-tools socat systemd tmux"
     for_machines = "qemu-system-x86 qemu-utils mmdebstrap e2fsprogs busybox-static zstd lz4 python3"
-    assert err.endswith(
-        f"{install} python3-venv git gita nix-bin redis-tools socat systemd tmux {for_machines}\n"
-    )
+    assert err.endswith(f"{install} python3-venv {tools} {for_machines}\n")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["demo", "up redis", "test contract", "chaos", "chaos tamq", "bench inbound",
+     "bench bridge", "vm run", "setup", "completions"],
+)  # fmt: skip
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_of_the_entry_needs_nothing_and_makes_nothing(
+    words: str, option: str, bare: Bare
+) -> None:
+    status, err = bare.run(*words.split(), option)
+    assert (status, err) == (0, "")
+    assert not (bare.root / ".venv").exists()
+
+
+def test_help_of_the_entry_is_the_programs_own_where_that_can_run() -> None:
+    status, out, err = corral_entry("test", "--help")
+    assert (status, err) == (0, "")
+    assert "only tests whose name matches" in out
+
+
+def test_random_kills_of_the_inbound_path_need_no_terminal(bare: Bare) -> None:
+    bare.add("apt-get", "#!/bin/sh\nexit 1\n")
+    assert "tmux" not in bare.run("chaos", "inbound", "--seeds", "1")[1]
+    assert "tmux" in bare.run("chaos", "tamq", "--seeds", "1")[1]
 
 
 def test_one_stage_needs_only_its_own_packages(bare: Bare) -> None:
@@ -149,8 +197,8 @@ if os.geteuid() == 0:
         status, err = bare.run(
             "demo", as_root=True, APT_LOG=str(log), REAL_PYTHON="/bin/false", BIN=str(bare.bin)
         )
-        assert "install --no-install-recommends python3-venv" in log.read_text()
-        assert "install the Debian packages python3-venv: done in" in err
+        assert "install --no-install-recommends python3-venv tmux" in log.read_text()
+        assert "install the Debian packages python3-venv tmux: done in" in err
         assert err.endswith(
             "still no usable python after installing python3-venv (Debian 12 or newer is needed)\n"
         )

@@ -12,6 +12,7 @@ from packaging.version import Version
 from tests.lint.repository import ROOT
 
 REQUIREMENTS = ROOT / "python" / "requirements"
+PINNED = ["floor", "runtime", "ceiling", "build", "bench", "synapse", "a2a-1", "a2a-0.3"]
 PIN = re.compile(r"^([a-z0-9-]+)==([^\s;\\]+)(.*)$", re.MULTILINE)
 
 
@@ -57,7 +58,7 @@ def test_only_dependencies_and_test_tools_are_asked_for(name: str) -> None:
     assert set(asked_for(REQUIREMENTS / f"{name}.in")) == set(dependencies()) | set(tools)
 
 
-@pytest.mark.parametrize("name", ["floor", "runtime", "ceiling", "build", "bench"])
+@pytest.mark.parametrize("name", PINNED)
 def test_pinned_is_what_was_asked_for(name: str) -> None:
     pinned = pins(name)
     for asked, requirement in asked_for(REQUIREMENTS / f"{name}.in").items():
@@ -78,7 +79,7 @@ def test_test_tools_are_the_same_in_both(name: str) -> None:
     assert pins("floor")[name] == pins("ceiling")[name]
 
 
-@pytest.mark.parametrize("name", ["floor", "runtime", "ceiling", "build", "bench"])
+@pytest.mark.parametrize("name", PINNED)
 def test_every_pin_has_a_hash(name: str) -> None:
     text = (REQUIREMENTS / f"{name}.txt").read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]

@@ -1,5 +1,6 @@
 """The stage runner: what it runs, how it counts, and that it leaves nothing running."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from tests import stages
 from tests.bounded import Ending
+from tests.contract import once
 from tests.lint.repository import ROOT
 
 
@@ -37,6 +39,46 @@ def test_every_folder_of_a_stage_exists() -> None:
 def test_named_stages_run_in_their_own_order() -> None:
     assert names(stages.parse(["contract", "lint"])) == ["lint", "contract", "contract (floor)"]
     assert names(stages.parse(["unit (floor)"])) == ["unit (floor)"]
+
+
+def test_what_runs_once_is_there_and_is_not_left_out_with_another_python(tmp_path: Path) -> None:
+    folder = ROOT / "tests" / "contract"
+    for name, why in once.ONCE.items():
+        assert (folder / name).exists(), name
+        assert why
+    assert once.is_once(folder / "terminal" / "test_run.py", folder)
+    assert once.is_once(folder / "tamq" / "test_fuzz.py", folder)
+    assert not once.is_once(folder / "tamq" / "test_wire.py", folder)
+    assert not once.is_once(folder / "test_transport.py", folder)
+    assert not once.is_once(ROOT / "tests" / "unit" / "terminal" / "test_x.py", folder)
+    assert stages.left_out(Path(sys.executable)) == ["-m", "not once"]
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\necho '(3, 99)'\n")
+    other.chmod(0o755)
+    assert stages.left_out(other) == []
+
+
+def test_the_lanes_are_all_stages_once() -> None:
+    names_of = [name for lane in stages.LANES for name in lane]
+    assert sorted(names_of) == sorted(stage.name for stage in stages.STAGES)
+    lane = stages.parse(["--lane", "told", *stages.LANES[1]])
+    assert names(lane) == list(stages.LANES[1])
+    assert lane.results == Path("told")
+
+
+def test_what_a_lane_does_not_tell_has_failed(tmp_path: Path) -> None:
+    first, second = stages.STAGES[:2]
+    told = stages.Result(first, passed=3, skipped=1, took_s=2.5, notes=["said"])
+    (tmp_path / "told").write_text(json.dumps([stages._as_fields(told)]))
+    process = subprocess.Popen(["false"])
+    process.wait()
+    lane = stages.Lane((first.name, second.name), process, tmp_path / "told", tmp_path / "out")
+    known, unknown = lane.results()
+    assert known == told
+    assert (unknown.stage, unknown.failed) == (second, 1)
+    assert unknown.notes == ["did not run: its lane ended with 1"]
+    silent = stages.Lane((first.name,), process, tmp_path / "nothing", tmp_path / "out")
+    assert [one.failed for one in silent.results()] == [1]
 
 
 def test_one_test_runs_once() -> None:

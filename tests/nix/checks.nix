@@ -20,6 +20,7 @@ let
 in
 {
   package = pkgs.corral;
+  inherit (pkgs) a2a-bridge corral-gateway tamq;
 }
 // prefixed "example" (builtins.mapAttrs evaluated examples)
 // prefixed "vm" (import ./vm-checks.nix { inherit pkgs module; })

@@ -1,12 +1,13 @@
 """What NixOS makes of `examples/single-host.nix`, kept: `python -m tests.nix.golden_host`.
 
-Without the scripts (they are files of `modules/`), and without hashes and versions in store
-paths, so that it changes only when something is installed otherwise.
+Without the scripts (they are files of `modules/`), of Synapse and PostgreSQL only what is added to
+them, and without hashes and versions in store paths, so that it changes only when something is
+installed otherwise.
 """
 
 import json
 
-from tests.nix import nix, rendered_hosts
+from tests.nix import nix, render
 from tests.nix.render.derivations import plain
 
 HOST = nix.EXAMPLES / "single-host.nix"
@@ -16,7 +17,7 @@ _PARTS = ("groups", "sysctl", "tmpfiles", "unit_links", "users")
 
 def text() -> str:
     """Canonical JSON; texts as lists of lines."""
-    whole = rendered_hosts.rendered(HOST).as_json()
+    whole = render.host(HOST).as_json()
     kept = {name: whole[name] for name in _PARTS}
     kept["units"] = {name: plain(unit).splitlines() for name, unit in whole["units"].items()}
     kept["etc"] = {

@@ -14,6 +14,9 @@ from tests.nix import nix
 BASE = """
   { pkgs, ... }: {
     services.cowboy.package = pkgs.redis;
+    services.tamq.package = pkgs.redis;
+    services.a2a-bridge.package = pkgs.redis;
+    services.a2a-gateway.package = pkgs.redis;
     fileSystems."/" = { device = "/dev/vda1"; fsType = "ext4"; };
     boot.loader.grub.enable = false;
     documentation.nixos.enable = false;

@@ -16,7 +16,9 @@ _LIST = """
     default = o.default.text or null;
     example = o.example.text or null;
   }) (builtins.filter (o: !o.internal && o.visible) (
-    lib.optionAttrSetToDocList { inherit (options.services) cowboy corral; }))
+    lib.optionAttrSetToDocList {
+      inherit (options.services) a2a-bridge a2a-gateway cowboy corral tamq;
+    }))
 """
 
 

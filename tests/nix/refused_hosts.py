@@ -125,6 +125,10 @@ FAILED = (
                 "has 120 bytes; the kernel takes 107"
             ),
             (
+                f"{_COWBOY}.agents.a: the socket path /run/{'r' * 100}/a/reply.sock "
+                "has 118 bytes; the kernel takes 107"
+            ),
+            (
                 f"{_COWBOY}.agents.a: the socket path /run/{'r' * 100}/a/runner.sock "
                 "has 119 bytes; the kernel takes 107"
             ),
@@ -153,6 +157,14 @@ FAILED = (
         "no_command_of_an_agent",
         _b('runner.kind = "exec"; sources.s = { };'),
         (f'{_COWBOY}.agents.b.runner.command: is empty; kind "exec" needs one',),
+    ),
+    Host(
+        "no_repository",
+        _with(
+            f'{_COWBOY}.agents.b = {{ runner.kind = "tamq"; sources.s = {{ }}; }}; '
+            "services.tamq.users.b = { };"
+        ),
+        (f'{_COWBOY}.agents.b.runner.repo: is not set; kind "tamq" needs one',),
     ),
     Host(
         "settings_of_the_modules",

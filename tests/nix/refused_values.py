@@ -18,8 +18,18 @@ VALUES = (
     Refusal("no_kind", runner("{ }"), "agents.a.sources.s.runner.kind: is missing"),
     Refusal(
         "kind",
-        runner('{ kind = "tamq"; }'),
-        'agents.a.sources.s.runner.kind: must be one of "echo", "exec", not "tamq"',
+        runner('{ kind = "shell"; }'),
+        'agents.a.sources.s.runner.kind: must be one of "echo", "exec", "tamq", not "shell"',
+    ),
+    Refusal(
+        "tamq_without_a_repository",
+        runner('{ kind = "tamq"; socket = "/run/tamq/a/tamq.sock"; }'),
+        "agents.a.sources.s.runner.repo: is missing",
+    ),
+    Refusal(
+        "socket_of_tamq_that_is_no_path",
+        runner('{ kind = "tamq"; repo = "shop"; socket = "tamq.sock"; }'),
+        'agents.a.sources.s.runner.socket: must be an absolute path, not "tamq.sock"',
     ),
     Refusal(
         "no_command", runner('{ kind = "exec"; }'), "agents.a.sources.s.runner.command: is missing"

@@ -10,18 +10,21 @@ import pytest
 from tests.nix import hosts, nix
 
 EXAMPLES = sorted(path for path in nix.EXAMPLES.glob("*.nix") if path.stem not in {"demo", "hosts"})
+WITHOUT_AGENTS = {"bridge-remote-postgres", "terminals"}
+WITH_AGENTS = [path for path in EXAMPLES if path.stem not in WITHOUT_AGENTS]
 # What a host is made of, as far as these tests look.
 WANTED = f"""{{
   refused = {hosts.FAILED};
   units = lib.mapAttrs (_: unit: unit.text) config.systemd.units;
   etc = lib.mapAttrs (_: file:
     if file.text != null then file.text else file.source.text or "") (
-    lib.filterAttrs (name: _: lib.hasPrefix "cowboy/" name) config.environment.etc);
+    lib.filterAttrs (name: _: lib.hasPrefix "cowboy/" name || lib.hasPrefix "tamq/" name)
+      config.environment.etc);
   services = lib.mapAttrs (_: s: s.serviceConfig) config.systemd.services;
   bindsTo = lib.mapAttrs (_: s: s.bindsTo) config.systemd.services;
   requires = lib.mapAttrs (_: s: s.requires) config.systemd.services;
   users = lib.attrNames config.users.users;
-  tmpfiles = config.systemd.tmpfiles.settings."10-cowboy";
+  tmpfiles = config.systemd.tmpfiles.settings."10-cowboy" or {{ }};
   internalInterfaces = config.networking.nat.internalInterfaces;
 }}"""
 _OURS = "cowboy"
@@ -37,9 +40,11 @@ def test_there_are_examples() -> None:
     assert {path.stem for path in EXAMPLES} >= {
         "single-host",
         "agents-only",
+        "bridge-remote-postgres",
         "secrets-as-files",
         "renamed-namespace",
         "disabled-agent",
+        "terminals",
     }
 
 
@@ -50,7 +55,7 @@ def test_evaluates(path: Any) -> None:
     assert all(host["units"].values())
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", WITH_AGENTS, ids=lambda path: path.stem)
 def test_members_of_the_namespace_are_those_that_are_published(path: Any) -> None:
     host = example(path.name)
     published = json.loads(host["etc"]["cowboy/namespace.json"])
@@ -67,7 +72,7 @@ def test_members_of_the_namespace_are_those_that_are_published(path: Any) -> Non
         assert "cowboy-ns.service" in host["bindsTo"][name]
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", WITH_AGENTS, ids=lambda path: path.stem)
 def test_who_holds_a_secret_needs_the_unit_that_makes_it(path: Any) -> None:
     host = example(path.name)
     given = {line.split()[0]: line.split()[1] for line in _secrets(host)}
@@ -88,7 +93,7 @@ def _secrets(host: dict[str, Any]) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", WITH_AGENTS, ids=lambda path: path.stem)
 def test_no_path_or_socket_waits_for_a_service_that_waits_for_it(path: Any) -> None:
     """By default services wait for basic.target, and that waits for all paths and sockets.
 
@@ -187,7 +192,7 @@ def test_a_disabled_agent_leaves_no_trace() -> None:
     assert host["services"]["cowboy-helper"]["User"] == "cowboy-helper"
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", WITH_AGENTS, ids=lambda path: path.stem)
 def test_the_daemon_has_another_user_than_the_runs(path: Any) -> None:
     """And nothing that is the agent's is the daemon's, nor the other way round."""
     host = example(path.name)
@@ -202,3 +207,55 @@ def test_the_daemon_has_another_user_than_the_runs(path: Any) -> None:
         assert host["tmpfiles"][ours]["d"]["user"] == runner["User"]
         assert host["tmpfiles"][ours]["d"]["group"] == daemon["Group"]
         assert not any(_OURS in loaded for loaded in runner["LoadCredential"])
+
+
+def test_each_user_has_a_tamq_and_a_place_of_its_own() -> None:
+    host = example("terminals.nix")
+    units = {name: host["services"][name] for name in host["services"] if name.startswith("tamq-")}
+    assert set(units) == {"tamq-alice", "tamq-bob"}
+    for name, unit in units.items():
+        user = name.removeprefix("tamq-")
+        assert unit["User"] == user
+        assert unit["StateDirectory"] == unit["RuntimeDirectory"] == f"tamq/{user}"
+        assert unit["StateDirectoryMode"] == unit["RuntimeDirectoryMode"] == "0700"
+        # The sockets of `tamq run` are in it, and its sessions outlive the unit (F61).
+        assert unit["RuntimeDirectoryPreserve"] == "yes"
+        assert (unit["Type"], unit["Restart"]) == ("notify", "always")
+        assert "StartLimitIntervalSec=0" in host["units"][f"{name}.service"]
+        assert unit["WatchdogSec"]
+
+
+def test_settings_are_those_that_were_set_and_nothing_else() -> None:
+    host = example("terminals.nix")
+    texts = {
+        user: json.loads(host["etc"][f"tamq/{user}/settings.json"]) for user in ("alice", "bob")
+    }
+    assert texts["alice"].pop("gita_repos").endswith("/alice/.config/gita/repos.csv")
+    assert texts["alice"] == {
+        "socket": "/run/tamq/alice/tamq.sock",
+        "state_dir": "/var/lib/tamq/alice",
+    }
+    profiles = texts["bob"].pop("profiles")
+    assert profiles.startswith("/nix/store/")
+    assert texts["bob"] == {
+        "ack_deadline_ms": 120000,
+        "gita_repos": "/srv/bob/gita/repos.csv",
+        "retention_days": 7,
+        "socket": "/run/tamq/bob/tamq.sock",
+        "state_dir": "/var/lib/tamq/bob",
+    }
+
+
+@pytest.mark.parametrize(
+    ("folder", "written"),
+    [("/var/lib/tamq/a/capture", []), ("/srv/capture", ["/srv/capture"])],
+)
+def test_a_capture_may_be_written(folder: str, written: list[str]) -> None:
+    settings = f'services.tamq.users.a.settings.capture_dir = "{folder}";'
+    host = hosts.one(f"[ {{ {settings} users.users.a.isNormalUser = true; }} ]", WANTED)
+    assert host["services"]["tamq-a"]["ReadWritePaths"] == written
+
+
+def test_without_users_there_is_no_tamq() -> None:
+    host = hosts.one(f'[ ({hosts.AGENT}) {{ services.tamq.users."*".enable = false; }} ]', WANTED)
+    assert not [name for name in [*host["units"], *host["etc"]] if "tamq" in name]

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,6 +89,16 @@ def test_the_apps_evaluate(pristine: Path, tmp_path: Path) -> None:
         wanted = f"path:.#apps.x86_64-linux.{app}.program"
         found = flake.run(pristine, tmp_path, "--raw", wanted, *flake.WITH_SHIM, command="eval")
         assert re.fullmatch(rf"/nix/store/[0-9a-z]{{32}}-corral[^/]*/bin/{program}", found)
+
+
+def test_the_package_needs_what_the_distribution_needs() -> None:
+    """Both lists are written by hand: a package that lacks one fails only when it is built."""
+    project = tomllib.loads((nix.ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = {re.split(r"[\[<>=]", one)[0] for one in project["project"]["dependencies"]}
+    text = (nix.ROOT / "services" / "cowboy" / "package.nix").read_text(encoding="utf-8")
+    listed = re.search(r"dependencies = \[([^\]]*)\]", text)
+    assert listed is not None
+    assert set(listed[1].split()) == needed
 
 
 def test_every_example_host_is_in_the_list() -> None:

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from corral.cowboy.config import AgentLimits, EchoRunner, ExecRunner, SourceConfig, parse_sources
+from corral.cowboy.config import (
+    AgentLimits,
+    EchoRunner,
+    ExecRunner,
+    SourceConfig,
+    TamqRunner,
+    parse_sources,
+)
 from tests.nix import acl_lines, golden, nix, topologies
 
 HOW = "it differs from what Nix renders; write it anew: python -m tests.nix.golden"
@@ -122,6 +129,10 @@ FULL = """{
         %s
       };
       f.runner = { kind = "echo"; reply_max_bytes = 5; };
+      g.runner = {
+        kind = "tamq"; repo = "shop"; socket = "/t/tamq.sock";
+        turn_timeout_s = 40; reply_max_bytes = 200;
+      };
     };
   };
   paths = { config = "/c"; state = "/s"; runtime = "/r"; };
@@ -179,13 +190,18 @@ def test_the_options_are_those_of_the_daemon(full: dict[str, Any]) -> None:
     assert file["sources"]["e"].keys() == SourceConfig.model_fields.keys()
     assert file["sources"]["e"]["runner"].keys() == ExecRunner.model_fields.keys()
     assert file["sources"]["f"]["runner"].keys() == EchoRunner.model_fields.keys()
+    assert file["sources"]["g"]["runner"].keys() == TamqRunner.model_fields.keys()
 
 
 def test_the_tables_of_a_whole_topology(full: dict[str, Any]) -> None:
     agent = full["agents"]["a"]
     assert agent["user"] == "ann"
     assert agent["identity"] == "agent-a"
-    assert agent["sockets"] == {"control": "/r/a/control.sock", "runner": "/r/a/runner.sock"}
+    assert agent["sockets"] == {
+        "control": "/r/a/control.sock",
+        "reply": "/r/a/reply.sock",
+        "runner": "/r/a/runner.sock",
+    }
     assert agent["credentials"] == {"redis-password": "redis-agent-a"}
     assert full["redis"]["socket"] == "/q/redis.sock"
     assert full["redis"]["settings"] == {
@@ -200,6 +216,7 @@ def test_the_tables_of_a_whole_topology(full: dict[str, Any]) -> None:
         "redis-agent-a": {"owner": "cowboy-a", "units": ["cowboy-a.service"]},
         "redis-source.a.e": {"owner": "gateway", "units": ["a2a-gateway.service"]},
         "redis-source.a.f": {"owner": "root", "units": []},
+        "redis-source.a.g": {"owner": "root", "units": []},
         "redis-operator": {"owner": "root", "units": ["operator-env.service"]},
         "redis-metrics": {"owner": "exporter", "units": ["exporter.service"]},
     }

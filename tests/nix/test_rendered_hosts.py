@@ -107,8 +107,8 @@ def holding(rendered: render.Rendered) -> list[str]:
 def with_secret(folder: Path, secret: Path, more: str) -> render.Rendered:
     host = folder / "host.nix"
     host.write_text(f"""{{ lib, pkgs, ... }}: {{
-      services.corral.enable = true;
       services.cowboy = {{
+        enable = true;
         secrets.files = {{
           redis-agent-scout = "{secret}";
           redis-operator = "{secret}";

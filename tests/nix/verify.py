@@ -54,6 +54,23 @@ def problems(rendered: Rendered) -> list[str]:
     return said
 
 
+def exposure(rendered: Rendered, unit: str) -> float:
+    """What `systemd-analyze security` says of a unit: 0 is nothing, 10 is everything."""
+    program = analyzer()
+    with tempfile.TemporaryDirectory(prefix="corral-exposure-") as name:
+        lay_out(rendered, Path(name))
+        done = subprocess.run(
+            [program, "security", "--no-pager", "--offline=yes", f"--root={name}", unit],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=True,
+        )
+    level = re.search(rf"Overall exposure level for {re.escape(unit)}: ([0-9.]+)", done.stdout)
+    assert level is not None, done.stdout
+    return float(level[1])
+
+
 def lay_out(rendered: Rendered, root: Path) -> None:
     """The machine's files below `root`; programs of Debian as empty executables."""
     units = root / "etc" / "systemd" / "system"

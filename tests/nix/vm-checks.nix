@@ -1,5 +1,5 @@
 # The scenarios of tests/vm on machines of the NixOS test driver: NAME.py is the script, the
-# machine is hosts/NAME.nix, or the standard one.
+# machine is hosts/NAME.nix, or that of the first word of the name, or the standard one.
 { pkgs, module }:
 let
   inherit (pkgs) lib;
@@ -14,9 +14,16 @@ let
   hostOf =
     name:
     let
-      own = folder + "/hosts/${name}.nix";
+      first = builtins.head (lib.splitString "_" name);
+      found = builtins.filter builtins.pathExists (
+        map (one: folder + "/hosts/${one}.nix") [
+          name
+          first
+          "standard"
+        ]
+      );
     in
-    if builtins.pathExists own then own else folder + "/hosts/standard.nix";
+    builtins.head found;
   only = builtins.filter builtins.pathExists [ (folder + "/nixos.nix") ];
 
   scenario =

@@ -11,14 +11,13 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.vm import debian
+from tests.vm import debian, servers
+from tests.vm.build import environment, step
 from tests.vm.cpio import Archive
 from tests.vm.debian import Release, VmError
 from tests.vm.kernel import unpack
@@ -30,9 +29,7 @@ REQUIREMENTS = ROOT / "python" / "requirements" / "runtime.txt"
 PREFIX = "opt/corral"  # where the services' Python environment is, in the machine
 DISK_BYTES = 2 * 1024**3
 INODES = 100_000
-STEP_TIMEOUT_S = 600
 UNUSED_MAX_S = 7 * 24 * 3600
-OUTPUT_SHOWN_LINES = 30
 # What a disk, a console and a network card of the machine need before the root is mounted.
 MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "virtio_rng", "virtio_net", "autofs4")
 SAY = Callable[[str], None]
@@ -71,7 +68,8 @@ def cache_folder() -> Path:
 def inputs_hash(release: Release) -> str:
     """A digest of all that an image is made from, but the versions that Debian has today."""
     digest = hashlib.sha256()
-    files = [Path(__file__), HERE / "kernel.py", HERE / "cpio.py", REQUIREMENTS]
+    modules = ("build.py", "cpio.py", "image.py", "kernel.py", "servers.py")
+    files = [*(HERE / name for name in modules), REQUIREMENTS, servers.REQUIREMENTS]
     for file in [*files, *sorted(GUEST.iterdir())]:
         if file.is_file():
             digest.update(f"{file.name}\0{file.stat().st_mode & 0o111}\0".encode())
@@ -119,7 +117,9 @@ def _build(folder: Path, release: Release, say: SAY) -> None:
     say(f"building the image of the test machine (Debian {release.name}) …")
     _install_packages(tree, release)
     say(f"  packages after {time.monotonic() - began:.0f} s")
-    python = _install_wheels(tree)
+    python = environment(tree, PREFIX, REQUIREMENTS)
+    servers.install(tree)
+    say(f"  servers after {time.monotonic() - began:.0f} s")
     _configure(tree)
     _keep_accounts(tree, work / "accounts")
     kernel_version = next((tree / "usr/lib/modules").iterdir()).name
@@ -141,36 +141,7 @@ def _install_packages(tree: Path, release: Release) -> None:
     argv += ["--dpkgopt=force-unsafe-io", '--aptopt=Apt::Install-Recommends "false"']
     argv += [f"--include={','.join(listed('packages'))}"]
     argv += [f'--customize-hook=sh {GUEST / "fetch-kernel.sh"} "$1"']
-    _step([*argv, release.name, str(tree), "-"], stdin="".join(f"{s}\n" for s in release.sources))
-
-
-def _install_wheels(tree: Path) -> str:
-    """Makes the services' environment by hand: its interpreter is the machine's, not this one's.
-
-    pip runs with the interpreter that the environment names, which here is this machine's of the
-    same release; they must be alike. Returns the version.
-    """
-    prefix = tree / PREFIX
-    ask = ["/usr/bin/python3", "-c", "import platform; print(platform.python_version())"]
-    ours, theirs = _step(ask).strip(), _step(["chroot", str(tree), *ask]).strip()
-    if ours != theirs:
-        raise VmError(f"/usr/bin/python3 is {ours} here, but {theirs} in this Debian release")
-    (prefix / "bin").mkdir(parents=True)
-    (prefix / "bin/python").symlink_to("/usr/bin/python3")
-    minor = ".".join(theirs.split(".")[:2])
-    (prefix / "lib" / f"python{minor}" / "site-packages").mkdir(parents=True)
-    (prefix / "pyvenv.cfg").write_text(f"home = /usr/bin\nversion = {theirs}\n", encoding="ascii")
-    pip = [sys.executable, "-m", "pip", "--python", str(prefix / "bin/python")]
-    install = ["install", "--quiet", "--no-input", "--disable-pip-version-check", "--no-compile"]
-    hashed = ["--require-hashes", "--only-binary", ":all:", "-r", str(REQUIREMENTS)]
-    _step([*pip, *install, *hashed], env=os.environ | {"PIP_USER": "0"})
-    for script in (prefix / "bin").iterdir():
-        if script.name != "python":
-            script.unlink()
-    # The services cannot write there, so they would compile everything anew at each start.
-    compiled = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", f"/{PREFIX}/lib"]
-    _step(["chroot", str(tree), f"/{PREFIX}/bin/python", *compiled])
-    return theirs
+    step([*argv, release.name, str(tree), "-"], stdin="".join(f"{s}\n" for s in release.sources))
 
 
 def _configure(tree: Path) -> None:
@@ -247,18 +218,7 @@ def _make_disk(tree: Path, disk: Path) -> None:
     features = "has_journal,sparse_super,^metadata_csum,^64bit"
     quick = "lazy_itable_init=1,nodiscard,root_owner=0:0"
     argv = [debian.program("mke2fs") or "mke2fs", "-q", "-F", "-t", "ext4", "-O", features]
-    _step([*argv, "-J", "size=8", "-E", quick, "-N", str(INODES), "-m", "0", "-d", tree, disk])
-
-
-def _step(argv: Sequence[str | Path], *, stdin: str = "", env: dict[str, str] | None = None) -> str:
-    """Runs one step; its output is shown only when it fails."""
-    done = subprocess.run(
-        argv, input=stdin, capture_output=True, text=True, timeout=STEP_TIMEOUT_S, env=env
-    )
-    if done.returncode != 0:
-        shown = (done.stdout + done.stderr).splitlines()[-OUTPUT_SHOWN_LINES:]
-        raise VmError(f"{argv[0]} ended with status {done.returncode}:\n" + "\n".join(shown))
-    return done.stdout
+    step([*argv, "-J", "size=8", "-E", quick, "-N", str(INODES), "-m", "0", "-d", tree, disk])
 
 
 # ---- the cache ------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ in
     config.services.redis.package
     pkgs.iproute2
     pkgs.netcat
+    pkgs.tmux
     pkgs.util-linux
   ];
 }

@@ -5,7 +5,6 @@ what a unit, a user or a file is for: everything comes from what `tests.nix.rend
 """
 
 import hashlib
-import os
 import shutil
 import subprocess
 import tomllib
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tests.vm.cache import locked, used
 from tests.vm.cpio import Archive
 from tests.vm.image import HERE, PREFIX, ROOT, Image
 
@@ -218,15 +218,17 @@ def compiled(source: Path, place: str, cache: Path) -> Path:
     for file in files:
         digest.update(f"{file.relative_to(source)}\0".encode() + file.read_bytes() + b"\0")
     folder = cache / f"code-{digest.hexdigest()[:16]}"
-    if not folder.exists():
-        work = folder.with_name(f"{folder.name}.{os.getpid()}")
-        shutil.rmtree(work, ignore_errors=True)
-        for file in files:
-            copy = work / file.relative_to(source)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, copy)
-        argv = ["/usr/bin/python3", "-I", "-m", "compileall", "-q"]
-        argv += ["--invalidation-mode", "unchecked-hash", "-s", str(work), "-p", place, str(work)]
-        subprocess.run(argv, check=True)
-        work.rename(folder)
+    with locked(folder.with_suffix(".lock")):
+        if not folder.exists():
+            work = folder.with_suffix(".new")
+            shutil.rmtree(work, ignore_errors=True)
+            for file in files:
+                copy = work / file.relative_to(source)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, copy)
+            argv = ["/usr/bin/python3", "-I", "-m", "compileall", "-q", "-s", str(work)]
+            argv += ["--invalidation-mode", "unchecked-hash", "-p", place, str(work)]
+            subprocess.run(argv, check=True)
+            work.rename(folder)
+        used(folder)
     return folder

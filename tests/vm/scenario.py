@@ -1,7 +1,7 @@
 """Runs one scenario: a script that the NixOS test driver could run as well.
 
-A scenario is `scenarios/NAME.py`; its machine is `hosts/NAME.nix`, or `hosts/standard.nix` when
-there is none of that name. When it fails, everything that explains it is kept in one folder.
+A scenario is `scenarios/NAME.py`; its machine is `hosts/NAME.nix`, or that of the first word of its
+name, or `hosts/standard.nix`. When it fails, everything that explains it is kept in one folder.
 """
 
 import contextlib
@@ -32,9 +32,10 @@ from tests.vm.shell import MachineError
 
 SCENARIOS = HERE / "scenarios"
 HOSTS = HERE / "hosts"
+SERVERS = HERE / "servers.nix"
 REPORTS = ROOT / "reports" / "vm"
 STANDARD = "standard"
-FRESH = frozenset({"first_boot"})
+FRESH = frozenset({"first_boot", "bridge_first_boot"})
 ETC_SYSTEMD = "/etc/systemd/system"
 COLLECT_TIMEOUT_S = 60
 # What explains a failure; each is asked of the machine, if it still answers.
@@ -44,7 +45,9 @@ QUESTIONS = {
     "failed.txt": "systemctl --failed --no-pager --full; systemctl list-jobs --no-pager",
     "processes.txt": "ps axo pid,ppid,user,stat,etimes,comm",
     "ledger.txt": "corral-vm ledger",
-    "sockets.txt": "ls -lAR /run/cowboy /run/cowboy-runner; df -h / /run",
+    "bridge.txt": "a2a-bridge doctor; a2a-bridge jobs list --limit 1000; corral-vm rooms",
+    "gateway.txt": "GATEWAY_CONFIG=/etc/a2a-gateway/settings.json corral-gateway tasks --all",
+    "sockets.txt": "ls -lAR /run/cowboy /run/cowboy-runner /run/tamq; df -h / /run",
 }
 
 Say = Callable[[str], None]
@@ -61,8 +64,9 @@ def names() -> list[str]:
 
 
 def host_file(scenario: str) -> Path:
-    own = HOSTS / f"{scenario}.nix"
-    return own if own.exists() else HOSTS / f"{STANDARD}.nix"
+    """Of that name, else of its first word, else the standard one."""
+    found = (HOSTS / f"{name}.nix" for name in (scenario, scenario.partition("_")[0]))
+    return next((path for path in found if path.exists()), HOSTS / f"{STANDARD}.nix")
 
 
 def accel(built: Image) -> Accel:
@@ -90,7 +94,7 @@ def named(name: str) -> Scenario:
 @functools.cache
 def rendered(file: Path) -> Host:
     """The host of a Nix file, as text: units, users, files."""
-    argv = [sys.executable, "-P", "-m", "tests.nix.render", str(file)]
+    argv = [sys.executable, "-P", "-m", "tests.nix.render", str(file), "--with", str(SERVERS)]
     done = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     return Host.model_validate_json(done.stdout)
 
@@ -103,12 +107,13 @@ class Run:
     seed: int
     hardware: Hardware
     folder: Path
+    out: Say = say
     lines: list[str] = field(default_factory=list)
     machines: list[Machine] = field(default_factory=list)
 
     def say(self, line: str) -> None:
         self.lines.append(line)
-        say(line)
+        self.out(line)
 
     def names(self, frozen: Settled | None = None) -> dict[str, Any]:
         """What a script finds defined, as with the other driver."""
@@ -138,12 +143,12 @@ class Run:
 
 
 @contextlib.contextmanager
-def prepared(scenario: Scenario, seed: int) -> Iterator[Run]:
+def prepared(scenario: Scenario, seed: int, out: Say = say) -> Iterator[Run]:
     """A run with its image, payload and folder. CorralError says what is missing."""
-    built = image(say)
+    built = image(out)
     folder = Path(tempfile.mkdtemp(prefix="corral-vm-"))
     hardware = Hardware(built, folder / "initrd.cpio", accel(built))
-    one = Run(scenario, seed, hardware, folder)
+    one = Run(scenario, seed, hardware, folder, out)
     try:
         payload.initrd(built, scenario.host, cache_folder(), hardware.initrd)
         yield one
@@ -177,17 +182,26 @@ def prove_units(machine: Machine, host: Host) -> None:
             raise MachineError(f"the machine runs another {fields['Id']}: {fields}")
 
 
-def run(scenario: Scenario, seed: int) -> Path | None:
-    """Runs a scenario. None when it holds; otherwise the folder that explains the failure."""
-    say(f"{scenario.name}: {seeds.VARIABLE}={seed}, host {scenario.host.host}")
-    with prepared(scenario, seed) as one:
+def run(
+    scenario: Scenario,
+    seed: int,
+    out: Say = say,
+    begun: Callable[[Run], None] = lambda _: None,
+) -> Path | None:
+    """Runs a scenario. None when it holds; otherwise the folder that explains the failure.
+
+    `begun` is told of the run, which `release` ends before its time, from another thread, too.
+    """
+    out(f"{scenario.name}: {seeds.VARIABLE}={seed}, host {scenario.host.host}")
+    with prepared(scenario, seed, out) as one:
+        begun(one)
         began = time.monotonic()
         try:
             _execute(one)
         except Exception as error:
             one.say("".join(traceback.format_exception(error)).rstrip())
             return _report(one)
-        say(f"{scenario.name}: holds ({time.monotonic() - began:.1f} s)")
+        out(f"{scenario.name}: holds ({time.monotonic() - began:.1f} s)")
         return None
 
 
@@ -207,6 +221,7 @@ def _settled(one: Run) -> Settled:
     def boot(folder: Path) -> None:
         one.say("booting a machine until everything is up; it is then frozen, and reused")
         machine = Machine("machine", one.hardware, one.folder / "boot", one.say)
+        one.machines.append(machine)
         try:
             machine.wait_for_unit("multi-user.target")
             machine.succeed("test $(systemctl is-system-running --wait) = running", timeout=300)
@@ -226,7 +241,7 @@ def _report(one: Run) -> Path:
     kept.mkdir(parents=True)
     for machine in one.machines:
         _ask(machine, kept)
-    for file in sorted((one.folder / "machine").iterdir()):
+    for file in sorted(one.folder.glob("*/*")):  # "machine", or "boot" when it got no further
         if file.suffix in {".log", ".err", ".argv"}:
             shutil.copyfile(file, kept / file.name)
     command = f"./corral vm run {name} --seed {one.seed}"
@@ -234,7 +249,7 @@ def _report(one: Run) -> Path:
     (kept / "seed.txt").write_text(f"{one.seed}\n")
     (kept / "repeat.txt").write_text(f"{command}\n")
     (kept / "host.json").write_text(one.scenario.host.model_dump_json(indent=1))
-    say(f"{name}: kept in {kept}; repeat with: {command}")
+    one.out(f"{name}: kept in {kept}; repeat with: {command}")
     return kept
 
 

@@ -5,20 +5,19 @@ one way of running. Most scenarios begin with all services up; waiting for that 
 take longer than they do.
 """
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.vm.cache import locked
 from tests.vm.image import HERE
 from tests.vm.qemu import Hardware
 
-KEPT_MAX = 3
+KEPT_MAX = 4
 SOURCES = ("qemu.py", "machine.py", "settled.py")
 
 
@@ -44,7 +43,7 @@ class Settled:
 def settled(hardware: Hardware, cache: Path, make: Callable[[Path], None]) -> Settled:
     """The frozen machine of this hardware. `make` boots and freezes one into an empty folder."""
     found = Settled(cache / f"settled-{_key(hardware)}")
-    with _locked(found.folder.with_suffix(".lock")):
+    with locked(found.folder.with_suffix(".lock")):
         if not found.memory.exists():
             work = found.folder.with_suffix(".new")
             shutil.rmtree(work, ignore_errors=True)
@@ -72,10 +71,3 @@ def _forget_old(cache: Path) -> None:
     folders = [path for path in cache.glob("settled-*") if path.is_dir() and not path.suffix]
     for folder in sorted(folders, key=lambda path: path.stat().st_mtime)[:-KEPT_MAX]:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    with file.open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

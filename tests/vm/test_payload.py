@@ -1,12 +1,15 @@
 """The payload of a host: accounts beside those of the image, files, code that is compiled."""
 
+import os
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.vm import payload
+from tests.vm.cache import UNUSED_MAX_S
 from tests.vm.image import Image
 from tests.vm.payload import FIRST_ID, Group, Host, compiled
 from tests.vm.sample import sample_host
@@ -91,6 +94,21 @@ def test_code_is_compiled_once_for_each_state_of_it(tmp_path: Path) -> None:
     assert compiled(source, "/opt/one", tmp_path / "cache") == first
     (source / "one.py").write_text("A = 2\n")
     assert compiled(source, "/opt/one", tmp_path / "cache") != first
+
+
+def test_code_that_nobody_uses_is_removed(tmp_path: Path) -> None:
+    source, cache = tmp_path / "source", tmp_path / "cache"
+    source.mkdir()
+    (source / "one.py").write_text("A = 1\n")
+    now = compiled(source, "/opt/one", cache)
+    folders = [now, *(cache / name for name in ("code-young", "code-old", "image-old"))]
+    for folder in folders[1:]:
+        folder.mkdir()
+    aged = time.time() - UNUSED_MAX_S - 60
+    for folder in (now, *folders[2:]):
+        os.utime(folder, (aged, aged))
+    assert compiled(source, "/opt/one", cache) == now
+    assert [folder.exists() for folder in folders] == [True, True, False, True]
 
 
 def test_a_host_with_an_unknown_part_is_refused() -> None:

@@ -1,12 +1,79 @@
-"""Every scenario, with the seed of this run."""
+"""Every scenario, with the seed of this run, two at a time.
+
+A machine that is emulated waits, and works on one thing at a time, for much of a scenario; so two
+of them end sooner side by side than one after the other.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.vm import scenario
 
+SIDE_BY_SIDE = 2
+# Longest first, so that none is left alone at the end; the first two need no frozen machine.
+FIRST = (
+    *("first_boot", "bridge_first_boot", "kills", "bridge_kills", "power"),
+    *("bridge_rollback", "chain_first_boot", "network", "start_limit"),
+)
+NAMES = [*FIRST, *(name for name in scenario.names() if name not in FIRST)]
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", scenario.names())
-def test_scenario(name: str, session_seed: int) -> None:
-    kept = scenario.run(scenario.named(name), session_seed)
-    assert kept is None, f"see {kept}"
+
+@dataclass(frozen=True)
+class Ended:
+    kept: Path | None
+    lines: list[str]
+
+
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest, session_seed: int) -> Iterator[dict[str, Future[Ended]]]:
+    """The scenarios that were chosen, all started here."""
+    chosen = {
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.function is test_scenario
+    }
+    begun: list[scenario.Run] = []
+
+    def ended(one: scenario.Scenario) -> Ended:
+        lines: list[str] = []
+        return Ended(scenario.run(one, session_seed, lines.append, begun.append), lines)
+
+    ready = [scenario.named(name) for name in NAMES if name in chosen]
+    pool = ThreadPoolExecutor(SIDE_BY_SIDE)
+    try:
+        yield {one.name: pool.submit(ended, one) for one in ready}
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for run in begun:
+            run.release()  # of an interrupted session; else they are over
+        pool.shutdown()
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", NAMES)
+def test_scenario(name: str, runs: dict[str, Future[Ended]]) -> None:
+    one = runs[name].result()
+    scenario.say("\n".join(one.lines))
+    assert one.kept is None, f"see {one.kept}"
+
+
+def test_the_order_names_scenarios() -> None:
+    assert set(FIRST) <= set(scenario.names())
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        ("given", "given"),
+        ("bridge_kills", "bridge"),
+        ("chain_first_boot", "chain"),
+        ("kills", "standard"),
+        ("full_disk", "standard"),
+    ],
+)
+def test_a_machine_is_found_by_the_name_of_its_scenario(name: str, host: str) -> None:
+    assert scenario.host_file(name).stem == host

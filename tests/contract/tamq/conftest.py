@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.tamq.kit import Process, Service
+from tests.contract.terminal.panes import Tmux
 
 
 @pytest.fixture
@@ -38,6 +39,16 @@ class Starter:
 def process(tmp_path: Path) -> Iterator[Process]:
     """`tamq serve` as a user runs it; not started yet."""
     made = Process(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[Tmux]:
+    """A pane that shows what it is given."""
+    made = Tmux(tmp_path, "exec cat", width=200)
     try:
         yield made
     finally:

@@ -24,6 +24,7 @@ from corral.tamq.operations import Operations
 from corral.tamq.registry import Registry
 from corral.tamq.schema import schema_text
 from corral.tamq.transport import Limits, Server
+from tests.contract.terminal.panes import Tmux
 from tests.unit.tamq.queue import Queue
 
 START_S = 60.0
@@ -80,7 +81,7 @@ class Service:
             self.queue.writer, self.queue.deliverer, Registry(self.repos), self.queue.clock,
             check_scripted, instance,
         )  # fmt: skip
-        self.server = Server(operations.handle, self.limits)
+        self.server = Server(operations.handle, self.limits, operations.quick)
         listener, _ = await asyncio.to_thread(transport.listen, self.path)
         await self.server.start(listener)
         self._stack.push_async_callback(self.server.stop)
@@ -207,3 +208,10 @@ class Process:
             while chunk := connection.recv(65_536):
                 found += chunk
         return found
+
+
+def attach(process: Process, tmux: Tmux, *options: str) -> None:
+    """The pane serves `shop`."""
+    where = ("--pane", tmux.pane, "--tmux-socket", tmux.socket)
+    done = process.run("attach", "--repo", "shop", *options, *where)
+    assert done.returncode == 0, done.stderr

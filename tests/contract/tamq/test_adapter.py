@@ -194,6 +194,7 @@ def test_the_adapter_imports_nothing_of_the_server() -> None:
         "corral.tamq.adapter",
         "corral.tamq.client",
         "corral.tamq.errors",
+        "corral.tamq.host",
         "corral.tamq.wire",
     }
     assert "sqlite3" not in done.stdout

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,6 @@ import pytest
 from corral.local.wait import until
 from tests.contract.tamq.kit import Process
 from tests.contract.terminal.panes import Tmux
-
-
-@pytest.fixture
-def tmux(tmp_path: Path) -> Iterator[Tmux]:
-    made = Tmux(tmp_path, "exec cat", width=200)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 class Desk:
@@ -156,6 +146,7 @@ def test_the_body_of_standard_input_at_the_limit_and_one_past_it(desk: Desk) -> 
     for body in ("é".encode() * 4096 + b"x", b"x" * 8191 + "é".encode()):
         done = desk.json("send", "--repo", "shop", "-", stdin=body, status=64)
         assert done["error"]["code"] == "body_too_large"
+        assert "more than 8192 bytes" in done["error"]["message"]
     done = desk.json("send", "--repo", "shop", "-", stdin=b"\xff", status=64)
     assert done["error"]["code"] == "usage"
 
@@ -170,7 +161,7 @@ def test_an_endpoint_is_listed_and_detached(desk: Desk) -> None:
     assert desk.tmux.tell("#{pane_dead}") == "0"
 
 
-def test_the_real_gita_registers_and_renames(desk: Desk, tmp_path: Path) -> None:
+def test_f31_the_real_gita_registers_and_renames(desk: Desk, tmp_path: Path) -> None:
     """The registry is what gita writes, at the place where gita writes it."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
 
@@ -221,6 +212,39 @@ def test_a_capture_is_replayed_once(desk: Desk, tmp_path: Path) -> None:
     assert len(history) == 2
 
 
+def test_what_cannot_be_used_is_named(process: Process) -> None:
+    """The wrong thing, and not what a remedy elsewhere would be."""
+    long = process.run("ping", TAMQ_SOCKET=f"/tmp/{'s' * 120}")
+    assert long.returncode == 69
+    assert b"path too long" in long.stderr
+    assert b"hint: set TAMQ_SOCKET" in long.stderr
+    blocked = process.folder / "blocked"
+    blocked.touch()
+    for told in (blocked, blocked / "below"):
+        done = process.run("serve", TAMQ_STATE_DIR=str(told))
+        assert done.returncode == 74
+        assert f"{told} is not a folder".encode() in done.stderr
+    process.start()
+    (process.folder / "state" / "queue.db").rename(process.folder / "elsewhere")
+    unread = process.run("history")
+    assert unread.returncode == 69
+    assert unread.stderr.startswith(b"tamq: the queue cannot be read: ")
+
+
+def test_ids_are_completed(desk: Desk) -> None:
+    made = desk.attach()
+    sent = desk.json("send", "--repo", "shop", "x")
+
+    def offered(words: str) -> str:
+        at = str(words.count(" "))
+        done = desk.process.run(_TAMQ_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=at)
+        return done.stdout.decode()
+
+    assert offered("tamq detach ") == f"plain,{made['endpoint_id']}\n"
+    assert offered("tamq message 1-") == f"plain,{sent['message_id']}\n"
+    assert offered("tamq message 2-") == "\n"
+
+
 def test_commands_complete_and_help(process: Process) -> None:
     done = process.run("send", "--help")
     assert done.returncode == 0
@@ -268,6 +292,70 @@ def test_a_session_of_tamq_run_outlives_the_service_and_ends_with_its_program(
             session.kill()
 
 
+def test_a_session_of_tamq_run_says_what_keeps_messages_from_it(process: Process) -> None:
+    """A name that no send can have, a refusal; a relative path of the socket is no hindrance."""
+    own = process.folder / "profiles.toml"
+    own.write_text("[corner]\nlayout = 'line'\nprompt = '> '\n")
+    process.start()
+    told = process.folder / "told"
+    environ = process.environ | {"TAMQ_SOCKET": "r/tamq.sock", "TAMQ_PROFILES": str(own)}
+
+    def start(*options: str) -> "subprocess.Popen[bytes]":
+        with told.open("wb") as stderr:
+            return subprocess.Popen(
+                process.argv("run", *options, "--", "cat"), env=environ, cwd=process.folder,
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=stderr,
+            )  # fmt: skip
+
+    with start("--repo", "dmeo") as session:
+        until(lambda: _endpoints(process), 60, "the session to register")
+        session.terminate()
+    assert "warning: dmeo is not in the gita registry" in told.read_text()
+    with start("--repo", "shop", "--profile", "corner") as session:
+        until(lambda: "not registered" in told.read_text(), 60, "the refusal")
+        session.terminate()
+    assert "there is no 'corner'" in told.read_text()
+    assert "warning" not in told.read_text()
+
+
+def test_attach_warns_of_a_name_that_no_send_can_have(desk: Desk) -> None:
+    where = ("--pane", desk.tmux.pane, "--tmux-socket", desk.tmux.socket)
+    done = desk.process.run("attach", "--repo", "shop", "--repo", "dmeo", *where)
+    assert done.returncode == 0
+    assert done.stderr.startswith(b"tamq: warning: dmeo is not in the gita registry")
+    assert b"shop is" not in done.stderr
+
+
 def _endpoints(process: Process) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = process.client.request({"op": "endpoints"})["endpoints"]
     return found
+
+
+def test_doctor_names_what_waits_for_an_ended_session_and_rebind_moves_it(
+    desk: Desk, tmp_path: Path
+) -> None:
+    """The session had a draft; it ends. Its successor is ready, and gets nothing by itself."""
+    desk.attach()
+    desk.tmux.type("-l", "a draft")
+    desk.tmux.see("a draft")
+    ident = desk.json("send", "--repo", "shop", "waits")["message_id"]
+    until(lambda: desk.json("message", ident)["waiting_reason"] == "draft", 60, "the draft")
+    desk.tmux.close()
+    until(lambda: not desk.json("endpoints")["endpoints"], 60, "the end of the session")
+    assert desk.json("message", ident)["waiting_reason"] == "endpoint_gone"
+    folder = tmp_path / "new"
+    folder.mkdir()
+    desk.tmux = Tmux(folder, "exec cat", width=200)
+    try:
+        desk.attach()
+        [waiting] = [
+            one for one in desk.json("doctor", status=1)["checks"] if one["check"] == "waiting"
+        ]
+        assert f"tamq rebind {ident}" in waiting["text"]
+        moved = desk.json("rebind", ident, "--why", "the program was started again")
+        assert [one["rebound"] for one in moved["messages"]] == [True]
+        desk.tmux.see("waits")
+        done = desk.process.run("message", ident)
+        assert b"the program was started again" in done.stdout
+    finally:
+        desk.tmux.close()

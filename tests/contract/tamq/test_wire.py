@@ -303,3 +303,53 @@ async def test_f34_an_acknowledgement_waits_for_a_locked_database(service: Servi
         assert (await asked)["state"] == "acknowledged"
     finally:
         other.close()
+
+
+async def test_what_waits_for_an_ended_session_says_so_and_an_operator_binds_it(
+    service: Service,
+) -> None:
+    first = await service.register("a")
+    service.queue.terminals["a"].looks = Readiness(Ready.DRAFT, "draft")
+    ident = (await service.send())["message_id"]
+    await service.queue.settle()
+    decision = {"message_id": ident, "actor": "alice", "why": "started again"}
+    stays = await service.ask("rebind", **decision)
+    assert (stays["rebound"], stays["waiting_reason"]) == (False, "draft")
+    second = await service.register("b", repos=["shop"])
+    assert await service.refusal("rebind", **decision, endpoint_id=second["endpoint_id"]) == (
+        "invalid_state"
+    )
+    await service.ask("unregister", endpoint_id=first["endpoint_id"])
+    await service.queue.settle()
+    assert service.queue.terminals["b"].wakes == []  # nobody said so
+    waits = await service.ask("message", message_id=ident)
+    assert (waits["state"], waits["waiting_reason"]) == ("pending", "endpoint_gone")
+    [listed] = (await service.ask("history", state="pending"))["messages"]
+    assert listed["waiting_reason"] == "endpoint_gone"
+    bound = await service.ask("rebind", **decision)
+    assert (bound["rebound"], bound["endpoint_id"]) == (True, second["endpoint_id"])
+    assert bound["waiting_reason"] is None
+    await service.queue.until_wakes("b", 1)
+    [record] = (await service.ask("message", message_id=ident))["rebindings"]
+    assert (record["actor"], record["why"]) == ("alice", "started again")
+    assert record["from_endpoint_id"] == first["endpoint_id"]
+    await service.ask("ack", message_id=ident)
+    assert await service.refusal("rebind", **decision) == "invalid_state"
+
+
+async def test_f34_sends_are_refused_while_nothing_can_be_written_and_taken_after(
+    service: Service,
+) -> None:
+    """No transaction begins, for another program keeps the lock: each send is told, none waits."""
+    await service.register()
+    await service.queue.settle()
+    other = sqlite3.connect(service.queue.path, isolation_level=None)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        sends = [service.send(idempotency_key=f"k{number}") for number in range(3)]
+        refused = await asyncio.gather(*sends, return_exceptions=True)
+        assert ["locked" in str(one) for one in refused] == [True] * 3, refused
+        other.execute("ROLLBACK")
+    finally:
+        other.close()
+    assert (await service.send())["state"] == "pending"

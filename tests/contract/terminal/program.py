@@ -32,6 +32,7 @@ class Options(NamedTuple):
     burst_ms: int  # an Enter this soon after text is a line end
     works: bool  # a submitted text starts a turn
     asks: bool  # … that begins with a question
+    scrolls: bool  # a composer that is too tall loses its prompt
 
 
 class Composer:
@@ -143,7 +144,8 @@ class Composer:
         parts = self.text.expandtabs(4).split("\n")
         lines = [one for part in parts for one in self.wrap(part, columns, "  ")]
         # A composer that is too tall shows its end, with the prompt beside what it shows first.
-        lines = lines[-(shutil.get_terminal_size().lines - 6) :]
+        if not self.options.scrolls:
+            lines = lines[-(shutil.get_terminal_size().lines - 6) :]
         return [prompt + lines[0][2:], *lines[1:]]
 
     def claude(self, columns: int) -> list[str]:
@@ -209,6 +211,7 @@ def main() -> None:
     parser.add_argument("--burst-ms", type=int, default=0)
     parser.add_argument("--works", action="store_true")
     parser.add_argument("--asks", action="store_true")
+    parser.add_argument("--scrolls", action="store_true")
     composer = Composer(Options(**vars(parser.parse_args())))
     before = termios.tcgetattr(0)
     tty.setraw(0)

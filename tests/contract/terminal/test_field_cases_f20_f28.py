@@ -5,7 +5,6 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from corral.tamq.terminal.base import Outcome, Ready
 from corral.tamq.terminal.profiles import BUILT_IN
 from tests.contract.terminal.conftest import StartTmux, Woken
 from tests.contract.terminal.panes import Agent, envelope, soon, wake
+from tests.harness.armed import alive
 
 StartAgent = Callable[..., Awaitable[Woken]]
 LOOKS = ["claude-code", "codex"]
@@ -230,7 +230,8 @@ async def test_f27_when_the_agent_exits_the_shell_gets_nothing(
     terminal = open_terminal(address, BUILT_IN["claude-code"])
     assert (await terminal.inject(wake("hello"))).outcome is Outcome.INJECTED
     tmux.type("C-x")
-    soon(lambda: tmux.tell("#{pane_current_command}") == "bash", "the shell's prompt")
+    soon(lambda: tmux.tell("#{pane_current_command}") == "bash", "the shell")
+    soon(lambda: tmux.shown.rstrip().endswith(("$", "#")), "its prompt")
     before = tmux.shown
     for _ in range(2):
         readiness = await terminal.readiness(wake("rm -rf"))
@@ -297,7 +298,7 @@ async def test_f28_a_question_right_after_enter_is_evidence_of_nothing_but_the_t
 async def test_the_tmux_server_is_killed(start_agent: StartAgent) -> None:
     woken = await start_agent("claude-code")
     os.kill(woken.tmux.pid, signal.SIGKILL)
-    soon(lambda: subprocess.run(["kill", "-0", str(woken.tmux.pid)]).returncode, "its end")
+    soon(lambda: not alive(woken.tmux.pid), "its end")
     assert (await woken.terminal.readiness()).reason == "server_gone"
     assert (await woken.terminal.inject(wake("hello"))).outcome is Outcome.GONE
 
@@ -409,6 +410,6 @@ async def test_capture_shows_what_a_person_sees(start_agent: StartAgent) -> None
     assert any("? for shortcuts" in line for line in lines)
     assert json.dumps(lines)
     os.kill(woken.tmux.pid, signal.SIGKILL)
-    soon(lambda: subprocess.run(["kill", "-0", str(woken.tmux.pid)]).returncode, "its end")
+    soon(lambda: not alive(woken.tmux.pid), "its end")
     with pytest.raises(OSError, match=r"server_gone|server_silent"):
         await woken.terminal.capture()

@@ -16,6 +16,7 @@ from corral.local.wait import until_async
 from corral.tamq.terminal import process
 from corral.tamq.terminal.base import Outcome, Ready
 from corral.tamq.terminal.spawn import Size, size_of
+from corral.tamq.terminal.text import render
 from tests.contract.terminal.hosted import USUAL, Hosted, environment
 from tests.contract.terminal.panes import Agent, envelope, is_prompt, soon, wake
 
@@ -101,6 +102,67 @@ async def test_f20_a_draft_defers(start_agent: StartAgent) -> None:
     hosted.see("Try")  # the hint of an empty composer
     assert agent.submitted == ["half a thought"]
     assert (await terminal.inject(wake("hello"))).outcome is Outcome.INJECTED
+
+
+READS_LINES = """
+import signal, sys
+def noise(*_):
+    sys.stdout.write("something happened\\n")
+    sys.stdout.flush()
+signal.signal(signal.SIGUSR1, noise)
+sys.stdout.write("ready\\n")
+sys.stdout.flush()
+for line in sys.stdin:
+    with open(sys.argv[1], "a") as file:
+        file.write(line)
+"""
+
+
+@pytest.fixture
+def reader(start: Start, tmp_path: Path) -> tuple[Hosted, Path]:
+    """A program that reads lines, and prints a line of its own on SIGUSR1."""
+    read = tmp_path / "read"
+    hosted = start("plain", sys.executable, "-c", READS_LINES, str(read), size=Size(250, 24))
+    hosted.see("ready")
+    return hosted, read
+
+
+async def hide(hosted: Hosted, text: str) -> None:
+    """Type something, and have the program print over it: the cursor's line is empty then."""
+    hosted.type(text)
+    hosted.see(text)
+    os.kill(hosted.address.process.pid, signal.SIGUSR1)
+    hosted.see("something happened")
+
+
+async def test_f20_a_draft_that_the_program_printed_over_is_still_a_draft(
+    reader: tuple[Hosted, Path],
+) -> None:
+    hosted, read = reader
+    await hide(hosted, "half a thou")
+    terminal = hosted.open()
+    assert (await terminal.readiness(wake("hello"))).state is Ready.DRAFT
+    assert (await terminal.inject(wake("hello"))).reason == "draft"
+    hosted.type("ght\r")
+    soon(lambda: read.exists() and read.read_text() == "half a thought\n", "the person's line")
+    assert (await terminal.inject(wake("hello"))).outcome is Outcome.INJECTED
+    soon(lambda: len(read.read_text().splitlines()) == 2, "the message, in a line of its own")
+
+
+async def test_f21_a_text_of_ours_that_was_printed_over_gets_only_enter(
+    reader: tuple[Hosted, Path],
+) -> None:
+    hosted, read = reader
+    first = render(wake("hello"), one_line=True).text
+    await hide(hosted, first)
+    terminal = hosted.open()
+    assert (await terminal.readiness(wake("other", 1, message_id="8-" + "ab" * 16))).reason == (
+        "draft"
+    )
+    assert (await terminal.readiness(wake("hello", 2, 1))).pasted
+    injection = await terminal.inject(wake("hello", 2, 1))
+    assert (injection.outcome, injection.enters) == (Outcome.INJECTED, 1)
+    soon(lambda: read.exists() and read.read_text() == f"{first}\n", "exactly one line")
 
 
 async def test_f20_keys_typed_meanwhile_come_after(start_agent: StartAgent) -> None:

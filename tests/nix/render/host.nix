@@ -64,6 +64,9 @@ let
     extra_groups = u.extraGroups;
     shell = if u.shell == null then null else "${u.shell}${u.shell.shellPath or ""}";
   };
+  # Of two packages with a program of one name NixOS takes that of the lower number; here the last.
+  priority = package: package.meta.priority or 5;
+  packages = builtins.sort (a: b: priority a > priority b) config.environment.systemPackages;
   settings = lib.concatLists (
     lib.mapAttrsToList (
       _: paths:
@@ -88,5 +91,5 @@ in
   groups = builtins.mapAttrs (_: g: { inherit (g) gid members; }) config.users.groups;
   tmpfiles = config.systemd.tmpfiles.rules ++ settings;
   sysctl = config.boot.kernel.sysctl;
-  packages = map toString config.environment.systemPackages;
+  packages = map toString packages;
 }

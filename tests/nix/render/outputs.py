@@ -98,7 +98,8 @@ class Outputs:
         work = self._scratch / "build" / derivation.output.rpartition("/")[2]
         work.mkdir(parents=True)
         for name in environment.pop("passAsFile", "").split():
-            (work / f".{name}").write_text(environment.pop(name), encoding="utf-8")
+            text = environment.pop(name).replace(STORE, self._below(STORE))
+            (work / f".{name}").write_text(text, encoding="utf-8")
             environment[f"{name}Path"] = str(work / f".{name}")
         inputs = [self._below(path) for path in environment.get("nativeBuildInputs", "").split()]
         environment["out"] = str(work / "out")
@@ -128,8 +129,11 @@ class Outputs:
                 target.chmod(int(file.mode, 8))
         for path, place in self.links.items():
             if (target := self._new(path)) is not None:
-                if place == places.COWBOY:
-                    target.write_text(_CHECKOUT.format(python=sys.executable, root=ROOT))
+                if place in places.OURS.values():
+                    program = Path(place).name.rpartition("-")[2]
+                    target.write_text(
+                        _CHECKOUT.format(python=sys.executable, root=ROOT, program=program)
+                    )
                     target.chmod(0o755)
                 else:
                     found = shutil.which(Path(place).name) or place
@@ -144,7 +148,7 @@ class Outputs:
         return target
 
 
-# `cowboy` of this checkout, where a build calls the package's.
+# A program of this checkout, where a build calls the package's.
 _CHECKOUT = """#!/bin/sh
-PYTHONPATH={root}/python exec {python} -P -m corral.cowboy.main "$@"
+PYTHONPATH={root}/python exec {python} -P -m corral.{program}.main "$@"
 """

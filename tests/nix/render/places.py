@@ -21,7 +21,7 @@ _PROGRAMS = {
         " sha512sum shuf sleep sort split stat stdbuf sync tac tail tee test timeout touch tr true"
         " truncate tty uname uniq unlink wc who whoami yes"
     ),
-    "corral": "cowboy",
+    "corral": "a2a-bridge corral-gateway cowboy tamq",
     "curl": "curl",
     "diffutils": "cmp diff",
     "findutils": "find xargs",
@@ -52,10 +52,17 @@ _ALIASES = {
     "python3.12-corral": "corral",
 }
 
-COWBOY = "/opt/corral/bin/cowboy"
+_OURS = ("a2a-bridge", "corral-gateway", "cowboy", "tamq")
+OURS = {name: f"/opt/corral/bin/{name}" for name in _OURS}
 
 _ELSEWHERE = {
-    ("corral", "bin/cowboy"): COWBOY,
+    **{("corral", f"bin/{name}"): place for name, place in OURS.items()},
+    # Both are where tests/vm/servers.py puts them.
+    ("matrix-synapse", "bin/synapse_homeserver"): "/opt/synapse/bin/synapse_homeserver",
+    **{
+        ("postgresql", f"bin/{name}"): f"/usr/local/lib/postgresql/bin/{name}"
+        for name in ("postgres", "psql")
+    },
     ("tzdata", "share/zoneinfo"): "/usr/share/zoneinfo",
 }
 

@@ -20,7 +20,7 @@ TIMEOUT_S = 120
 
 # The place of files of /etc that NixOS links into the store.
 _SYMLINK_MODE = "0444"
-_OWN_PACKAGES = ("-corral", "-redis")
+_OWN_PACKAGES = ("-a2a-bridge", "-corral", "-redis")
 
 
 class HostError(Exception):
@@ -35,17 +35,21 @@ def host(
     path: Path,
     *,
     modules: Sequence[Path] | None = None,
+    more: Sequence[Path] = (),
     nixpkgs: Path = nix.SHIM,
     like: Rendered | None = None,
 ) -> Rendered:
     """Render the host at `path`; with `like`, only what that has, too (a whole NixOS has more).
+
+    `modules`: instead of ours; `more`: beside them.
 
     Raises NixError (evaluation), HostError (an assertion), BuildError (a command that makes a
     file) and UnknownPackageError.
     """
     with tempfile.TemporaryDirectory(prefix="corral-render-") as name:
         root = Path(name)
-        evaluated = evaluate(path, root, modules=modules, nixpkgs=nixpkgs)
+        listed = [*(MODULES if modules is None else modules), *more]
+        evaluated = evaluate(path, root, modules=listed, nixpkgs=nixpkgs)
         if evaluated["assertions"]:
             raise HostError(evaluated["assertions"])
         if like is not None:

@@ -3,9 +3,11 @@ import json
 import logging
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,6 +114,30 @@ def test_a_traceback_shows_no_local_variable(stderr: Stderr, as_json: bool) -> N
     assert held not in stderr.text()
 
 
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_text_of_a_foreign_exception_is_withheld_wherever_it_stands(
+    stderr: Stderr, as_json: bool
+) -> None:
+    """A database's quotes the row that it refused, also as the cause of one of ours."""
+    logs.configure("cowboy", json=as_json)
+    held = "hush"
+    try:
+        try:
+            raise ValueError(f"DETAIL: failing row contains ({held})")
+        except ValueError as error:
+            raise ConfigError("not stored") from error
+    except ConfigError as error:
+        logs.get("x").exception("failed")
+        logs.get("x").error("failed", **logs.fault(error.__cause__ or error))
+        group = ExceptionGroup(held, [error, KeyError(held)])
+        logging.getLogger("asyncio").error("failed", exc_info=group)
+    told = stderr.text()
+    assert held not in told
+    assert "not stored" in told
+    assert "KeyError" in told
+    assert told.count("test_core_logs.py") >= 3
+
+
 def test_the_level_is_a_threshold(stderr: Stderr) -> None:
     logs.configure("cowboy", json=True, level="warning")
     log = logs.get("x")
@@ -156,18 +182,48 @@ def test_the_format_follows_the_surroundings(
     assert stream.getvalue().startswith("{") == as_json
 
 
+def test_a_line_goes_to_the_systems_log_as_well(
+    stderr: Stderr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+    monkeypatch.setattr(logs, "SYSTEM_LOG", str(tmp_path / "log"))
+    logs.configure("bridge", json=True, system_log="a2a-bridge")
+    logs.get("audit").info("nobody listens", job_id="j")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as place:
+        place.bind(logs.SYSTEM_LOG)
+        logs.get("audit").info("resolved", job_id="j", body="words")
+        place.setblocking(False)
+        head, _, line = place.recv(4096).decode().partition(": ")
+        # Under systemd the journal has it already.
+        monkeypatch.setenv("JOURNAL_STREAM", "8:1")
+        logs.configure("bridge", json=True, system_log="a2a-bridge")
+        logs.get("audit").info("once")
+        with pytest.raises(BlockingIOError):
+            place.recv(4096)
+    assert head == f"<38>a2a-bridge[{os.getpid()}]"
+    assert json.loads(line) == stderr.lines()[1]
+    assert json.loads(line)["body"] == logs.WITHHELD
+    assert stderr.lines()[2]["event"] == "once"
+
+
 def test_rich_is_not_imported_with_the_logs_and_works_afterwards() -> None:
     assert child.run("imports_child").only() == {"with logs": False, "afterwards": True}
 
 
-def test_before_it_is_configured_a_process_says_only_what_went_wrong(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    log = logs.get("x")
-    log.info("nothing to see")
-    log.warning("watch out", password="hush")
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "watch out" in err
-    assert "hush" not in err
-    assert "nothing to see" not in err
+def test_before_it_is_configured_a_process_says_only_what_went_wrong() -> None:
+    """In a process of its own: another test may have configured this one."""
+    code = (
+        "from corral.core import logs; log = logs.get('x');"
+        "log.info('nothing to see'); log.warning('watch out', password='hush')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(child.REPOSITORY / "python")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == ""
+    assert "watch out" in done.stderr
+    assert "hush" not in done.stderr
+    assert "nothing to see" not in done.stderr

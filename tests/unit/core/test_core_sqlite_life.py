@@ -170,7 +170,7 @@ async def test_a_file_taken_away_while_in_use_is_never_called_durable(path: Path
         if how == "log removed" and name == "c":
             break  # with a new connection and log the file is whole again
         assert isinstance(error, StorageError)
-        assert "was removed or replaced while in use" in error.message
+        assert "was removed, replaced or truncated while in use" in error.message
         assert "stop the service" in error.hint
     await ledger.close()
     assert path.exists() == (how != "removed")

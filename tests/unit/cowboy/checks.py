@@ -169,7 +169,10 @@ class Checks:
 
     def may_go(self, turn_id: str, attempt: int) -> None:
         (turn,) = (turn for turn in self.rows.values() if turn.id == turn_id)
-        assert turn.state is State.DISPATCHED
+        if turn.state is State.REPLYING:  # a session's answer came meanwhile: a kill follows
+            assert self._world.runner.repeats
+        else:
+            assert turn.state is State.DISPATCHED
         assert turn.attempt == attempt
         assert turn.started_at_ms is not None, f"{turn_id}: go before the start was committed"
 

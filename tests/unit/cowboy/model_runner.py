@@ -37,7 +37,8 @@ class Run:
 class ModelRunner:
     """`events` is what its live connection has not delivered yet; nothing is kept without one.
 
-    `refusing` is the reason with which it refuses whatever it is asked to prepare.
+    `refusing` is the reason with which it refuses whatever it is asked to prepare. `repeats`: to
+    go again with the same attempt is the same wake of a live session.
     """
 
     connected: bool = False
@@ -46,6 +47,8 @@ class ModelRunner:
     events: deque[RunnerEvent] = field(default_factory=deque)
     went: Counter[str] = field(default_factory=Counter)  # how often a turn's agent really ran
     refusing: str = ""
+    repeats: bool = False
+    woken: set[tuple[str, int]] = field(default_factory=set)
 
     @property
     def running(self) -> list[str]:
@@ -61,7 +64,8 @@ class ModelRunner:
                 return
             assert former is None or former.over, f"{turn}: attempt {former.attempt} is not over"
             beside = [t for t, run in self.runs.items() if run.lane == lane and not run.over]
-            assert not beside, f"{turn} is to run beside {beside} of its channel"
+            # A session that has answered is told so while the next one is woken.
+            assert self.repeats or not beside, f"{turn} is to run beside {beside} of its channel"
             self.never_went.pop(turn, None)
             self.runs[turn] = Run(attempt, lane, resumed)
         self._tell(Prepared(turn, attempt, _SOMEWHERE))
@@ -72,7 +76,9 @@ class ModelRunner:
             self._tell_end(turn, attempt, run)
         elif run.phase is RunPhase.PREPARED:
             run.phase = RunPhase.RUNNING
-            self.went[turn] += 1
+            known = self.repeats and (turn, attempt) in self.woken
+            self.woken.add((turn, attempt))
+            self.went[turn] += not known
 
     def query(self, turn: str, attempt: int) -> None:
         self._tell_state(turn, attempt)

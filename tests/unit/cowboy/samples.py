@@ -33,6 +33,7 @@ def source_config(*, runner: str = "exec", **changes: Any) -> SourceConfig:
     """A source with small limits, so that a test meets them."""
     runners: dict[str, dict[str, Any]] = {
         "exec": {"kind": "exec", "command": ["agent"]},
+        "tamq": {"kind": "tamq", "repo": "shop", "socket": "/run/tamq.sock"},
         "echo": {"kind": "echo", "reply_max_bytes": CONTENT_MAX_BYTES - 10},
     }
     settings: dict[str, Any] = {

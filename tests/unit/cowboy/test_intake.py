@@ -175,6 +175,16 @@ def test_an_entry_that_was_trimmed_before_it_was_read_is_acknowledged_and_on_rec
     assert world.driver.intake.watermark == entry
 
 
+def test_an_entry_that_the_group_does_not_offer_is_on_record_unless_it_was_taken() -> None:
+    world = World()
+    intake, ledger = world.driver.intake, world.driver.ledger
+    taken, other = world.deliver(), world.add()
+    world.post(lambda: intake.passed_over(taken, ledger))
+    world.post(lambda: intake.passed_over(other, ledger))
+    world.tick()
+    assert [note.entry for note in world.notes("passed_over")] == [unpack_id(other).decode()]
+
+
 def test_an_entry_that_redis_took_off_the_list_itself() -> None:
     world = World()
     entry = world.add()

@@ -59,6 +59,7 @@ class SourceMachine(RuleBasedStateMachine):
     """Rules are what producers, Redis, the runner, the operator and the power supply may do."""
 
     world: World
+    runner_kind = "exec"
 
     @initialize(
         ack=st.sampled_from(["dispatch", "reply"]),
@@ -72,6 +73,7 @@ class SourceMachine(RuleBasedStateMachine):
         channel_backlog_max: int, attempts_max: int,
     ) -> None:  # fmt: skip
         self.world = World(
+            runner=self.runner_kind,
             ack=ack,
             on_interrupt=on_interrupt,
             turns_concurrent_max=turns_concurrent_max,

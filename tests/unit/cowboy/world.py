@@ -30,7 +30,7 @@ class World:
         self.clock = ManualClock()
         self.conn = open_database()
         self.redis = ModelRedis()
-        self.runner = ModelRunner()
+        self.runner = ModelRunner(repeats=self.config.runner.kind == "tamq")
         self.driver = Driver(self.conn, self.config, self.clock)
         self.checks = Checks(self)
         self.open_ones.append(self)
@@ -247,8 +247,7 @@ class World:
             driver.machine.runner_up = True
             for turn in driver.machine.book.busy.values():
                 driver.machine.book.orders.query.append((turn.id, turn.attempt))
-            driver.machine.book.orders.forget += driver.machine.book.ended_runs
-            driver.machine.book.ended_runs.clear()
+            driver.machine.end_runs()
 
         self.post(connected)
 

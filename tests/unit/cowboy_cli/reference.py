@@ -87,6 +87,8 @@ def _flags(option: click.Option) -> str:
 def _default(option: click.Option) -> str:
     if option.required:
         return "required"
+    if isinstance(option.show_default, str):
+        return option.show_default
     return "" if option.is_flag or not option.show_default else f"`{option.default}`"
 
 
@@ -97,9 +99,14 @@ def known_commands() -> list[tuple[str, ...]]:
 
 def cowboy_words(text: str) -> list[tuple[str, ...]]:
     """The words after `cowboy` in the commands of a page: in code, after a prompt or sudo."""
+    return commands_in(text, "cowboy")
+
+
+def commands_in(text: str, program: str) -> list[tuple[str, ...]]:
+    """The same of any program."""
     code = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     code += re.findall(r"`([^`\n]+)`", text)
-    found = [re.match(r"(?:\$ |sudo )*cowboy ([a-z][a-z -]*)", line.strip())
+    found = [re.match(rf"(?:\$ |sudo )*{program} ([a-z][a-z -]*)", line.strip())
              for part in code for line in part.splitlines()]  # fmt: skip
     return [tuple(one[1].split()) for one in found if one is not None]
 
@@ -123,6 +130,7 @@ def sources() -> str:
         ("`limits`", definitions["AgentLimits"]),
         ("Each of `sources`", definitions["SourceConfig"]),
         ('`runner` with `"kind": "exec"`', definitions["ExecRunner"]),
+        ('`runner` with `"kind": "tamq"`', definitions["TamqRunner"]),
         ('`runner` with `"kind": "echo"`', definitions["EchoRunner"]),
     ]
     return "\n".join(

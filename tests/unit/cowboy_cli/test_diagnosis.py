@@ -26,6 +26,7 @@ from corral.cowboy.examined import (
     RedisFacts,
     Result,
     StreamFacts,
+    TamqFacts,
 )
 from corral.cowboy.view_doctor import is_green
 
@@ -62,6 +63,7 @@ STREAM = StreamFacts(
     skipped=(),
 )
 REDIS = RedisFacts(server="redis", version="7.0.15", anonymous="refused", sources={"a2a": STREAM})
+SESSION = TamqFacts("chat", "/t/tamq.sock", "shop", live=1)
 HEALTHY = Examined(
     agent="scout",
     now_ms=NOW_MS,
@@ -76,6 +78,7 @@ HEALTHY = Examined(
     schema=1,
     application_id=APPLICATION_ID,
     version="1",
+    sessions=(SESSION,),
 )
 DOWN = DaemonFacts(error="no daemon listens")
 UNREAD = replace(REDIS, error="Redis did not answer in time", down=True, sources={})
@@ -97,6 +100,10 @@ def told(top: dict[str, Any] | None = None, **source: Any) -> Change:
 
 def file(mode: int | None = 0o600, **changes: Any) -> Change:
     return of(files=(FileFact("/s/ledger.db", 0o077, mode, **changes),))
+
+
+def session(**changes: Any) -> Change:
+    return of(sessions=(SESSION._replace(**changes),))
 
 
 def space(**changes: Any) -> Change:
@@ -127,6 +134,10 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
     "daemon down": (of(daemon=DOWN), "daemon", "no daemon listens"),
     "old daemon": (told({"version": "0.9"}), "daemon", "the daemon is 0.9"),
     "runner": (told({"runner": {"connected": False}}), "runner", "no turn can start"),
+    "no tamq": (session(error="no TAMQ answers"), "session chat", "answers at /t/tamq.sock"),
+    "a foreign tamq": (session(foreign=True), "session chat", "another user's"),
+    "no session": (session(live=0), "session chat", "no live session serves shop"),
+    "two sessions": (session(live=2), "session chat", "2 live sessions serve shop"),
     "f05: stale poll": (
         told(healthy=False, state="stalled", reason="the last poll is 60 s old"),
         "poll a2a",
@@ -246,11 +257,13 @@ UNSEEN: dict[str, tuple[Change, set[str]]] = {
         of(daemon=DOWN, ledger=LedgerFile(True, error="Permission denied")),
         {"ledger schema"},
     ),
+    "a tamq": (session(hidden=True, live=None), {"session chat"}),
     "what was skipped": (stream(skipped=None), {"group a2a"}),
     "no poll so far": (told(last_poll_age_s=None), {"poll a2a"}),
     "the daemon's namespace": (space(same=None, error="Permission denied"), {"namespace"}),
     "egress": (space(egress_error="only root"), {"egress"}),
     "no group to list": (stream(consumers=None), {"consumers a2a"}),
+    "a mark that is gone": (stream(ledger_uuid=None, ledger_sequence=None), {"ledger a2a"}),
     "a first start": (of(daemon=DOWN, redis=replace(REDIS, sources={
         "a2a": replace(STREAM, ledger_uuid=None)})), {"ledger a2a"}),
 }  # fmt: skip
@@ -284,9 +297,11 @@ def test_limits() -> None:
         told({"clock_step_s": CLOCK_STEP_MAX_S}),
         told({"clock_step_s": -CLOCK_STEP_MAX_S}),
         of(disks=(DiskFact("/s", DISK_FREE_MIN_BYTES, None),)),
+        session(live=None),
+        of(sessions=()),
         of(redis=replace(REDIS, version="7.0.0")),
         of(redis=replace(REDIS, server="valkey", version="8.0.0")),
-        stream(ledger_uuid=None, ledger_sequence=None),
+        lambda facts: told(state="draining")(stream(ledger_uuid=None)(facts)),  # it has just begun
     ):
         assert is_green(diagnose(change(HEALTHY)))
 

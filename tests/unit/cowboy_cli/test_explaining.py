@@ -33,11 +33,11 @@ SITUATIONS = {
     ),
     "acknowledged, unanswered": (
         (PRESENT, known("dispatched")),
-        ("acknowledged_unanswered", "Redis will not offer it again", "its run has done", "cancel"),
+        ("acknowledged_unanswered", "Redis will not offer it again", "its run has begun", "cancel"),
     ),
     "running, not acknowledged": (
         (PENDING, known("dispatched", ack="unacked")),
-        ("running", "its run was started", "has done so far", "never send it again"),
+        ("running", "its start is committed", "has done so far", "never send it again"),
     ),
     "handed over, not started": (
         (PRESENT, known("dispatched", started_at_ms=None, starts=0)),
@@ -139,6 +139,18 @@ SITUATIONS = {
         (answered("content_too_large", "notice"), known("done", "content_too_large", starts=0)),
         ("content_too_large", "ended without a run", "seen the notice", "sender"),
     ),
+    "a request to cancel": (
+        (answered("cancel_applied", "notice"), known("done", "cancel_applied", starts=0)),
+        ("cancel_applied", "a turn, which is cancelled", "seen the notice", "that it cancelled"),
+    ),
+    "a request that came too late": (
+        (answered("cancel_too_late", "notice"), known("done", "cancel_too_late", starts=0)),
+        ("cancel_too_late", "had ended before", "seen the notice", "explain the message"),
+    ),
+    "a request for what is not there": (
+        (answered("cancel_unknown", "notice"), known("done", "cancel_unknown", starts=0)),
+        ("cancel_unknown", "does not have", "seen the notice", "may still run"),
+    ),
     "duplicate": (
         (PRESENT, Known(notes=(note("duplicate"),))),
         ("duplicate", "never started", NOTHING, "message_id"),
@@ -201,7 +213,7 @@ SITUATIONS = {
     ),
     "neither answers": (
         (NO_REDIS, DOWN),
-        ("unknown", NOTHING, "everything", "start the daemon"),
+        ("unknown", NOTHING, "everything", "repair both"),
     ),
 }
 

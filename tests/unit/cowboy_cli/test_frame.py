@@ -124,7 +124,18 @@ def test_errors_are_json_where_json_was_asked_for(run: Run, host: Host) -> None:
     assert down.json["ok"] is False
     assert down.json["error"]["code"] == "unavailable"
     assert down.json["error"]["hint"]
-    for args in (("backup", "--json"), ("backup", "--json", "X"), ("backup", "--json", "a", "b")):
+    for args in (
+        ("backup", "--json"),
+        ("backup", "--json", "X"),
+        ("backup", "--json", "a", "b"),
+        ("backup", "scout", "--no-such-option", "--json"),
+        ("no-such-command", "--json"),
+        ("--json", "status"),
+        ("turns", "--json"),
+        ("turns", "list", "scout", "--limit", "--json"),
+        ("send", "scout", "a2a", "--json"),
+        ("turns", "show", "scout", "no-turn-id", "--json"),
+    ):
         wrong = run(*args)
         assert (wrong.exit_code, wrong.err) == (64, "")
         assert wrong.json["error"]["code"] == "usage"

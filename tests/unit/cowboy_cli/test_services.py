@@ -1,6 +1,5 @@
 """The services as the command line starts them, what they load, and completion in the shell."""
 
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from corral.cowboy.main import cli
 from corral.cowboy.settings import CowboySettings
 from tests.unit.cowboy_cli.conftest import Host, Run
 from tests.unit.cowboy_config import samples
+from tests.unit.loaded import modules_after
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -83,19 +83,6 @@ class TestServices:
         result = run("runner", "scout")
         assert result.exit_code == 78
         assert result.err.startswith("cowboy: sources.a2a.read_count: ")
-
-
-def modules_after(program: str) -> set[str]:
-    """The modules that are loaded when a fresh interpreter has run `program`."""
-    done = subprocess.run(
-        [sys.executable, "-c", program + "\nimport json, sys\nprint(json.dumps([*sys.modules]))"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "python")},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stdout.splitlines()[-1]))
 
 
 class TestImports:

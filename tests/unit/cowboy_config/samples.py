@@ -114,7 +114,7 @@ BAD = [
     Bad("runner is null", in_source(runner=None), "sources.a2a.runner", "object"),
     Bad("runner with a tag as key", in_runner(exec=1), "sources.a2a.runner.exec", "unknown key"),
     Bad("echo with a command", in_source(runner={"kind": "echo", "command": ["/bin/cat"]}),
-        "sources.a2a.runner.command", "unknown key"),
+        "sources.a2a.runner.command", "is not a key of this part"),
     Bad("no command", without("sources", "a2a", "runner", "command"),
         "sources.a2a.runner.command", "is missing"),
     Bad("command is a shell line", in_runner(command="cat | sh"), "sources.a2a.runner.command",

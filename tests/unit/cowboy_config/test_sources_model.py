@@ -20,6 +20,8 @@ from corral.cowboy.strictjson import RefusedError
 from tests.unit.cowboy_config import samples
 from tests.unit.cowboy_config.samples import BAD, GOOD, HOSTILE_NAMES, Bad, Document
 
+LESS = {"content_max_bytes": 100}
+
 
 def refusal(file: Document) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
@@ -67,6 +69,20 @@ def test_names_beside_the_streams_are_derived() -> None:
 def test_echo_needs_nothing_but_its_kind() -> None:
     file = samples.edited(samples.in_source(runner={"kind": "echo"}))
     assert parse_sources(json.dumps(file)).sources["a2a"].runner == EchoRunner(kind="echo")
+
+
+def test_a_live_session_takes_no_more_than_a_wake_carries() -> None:
+    runner = {"kind": "tamq", "repo": "shop", "socket": "/run/tamq.sock"}
+    for given, limit in (({}, 7168), ({"content_max_bytes": 7168}, 7168), (LESS, 100)):
+        file = samples.edited(samples.in_source(runner=runner, **given))
+        assert parse_sources(json.dumps(file)).sources["a2a"].content_limit_bytes == limit
+    more = samples.edited(samples.in_source(runner=runner, content_max_bytes=7169))
+    assert refusal(more).message == (
+        "sources.a2a.content_max_bytes: 7169 is more than a wake carries, 7168"
+    )
+    for key, bad in (("socket", "tamq.sock"), ("socket", "/" + "s" * 107), ("repo", "")):
+        file = samples.edited(samples.in_source(runner={**runner, key: bad}))
+        assert refusal(file).message.startswith(f"sources.a2a.runner.{key}: ")
 
 
 def test_nothing_can_be_assigned() -> None:
@@ -164,7 +180,9 @@ def test_values_are_not_repeated_in_errors() -> None:
         ('{"sources": {"a": {"ack": 1, "ack": 1}}}', "sources.a.ack: is there twice"),
         ('{"sources": {"a": {}, "a": {}}}', "sources.a: is there twice"),
         ('{"x": [{"k": 1, "k": 2}]}', "x.0.k: is there twice"),
-        ('{"agent": "\\ud800"}', "JSON"),
+        ('{"agent": "\\ud800"}', "agent: must not contain a lone surrogate"),
+        ('{"x": ["", {"\\udc00": 1}]}', 'x.1."\\udc00": must not contain a lone surrogate'),
+        ('{"\\ud83d\\ude00": 1, "version": 1, "version": 1}', "version: is there twice"),
     ],
 )
 def test_text_that_is_no_strict_json_is_refused(text: str, says: str) -> None:

@@ -28,6 +28,19 @@ def test_files_are_private_and_joined(tmp_path: Path) -> None:
     assert len(set(topology.secret_words())) == 3
 
 
+def test_secrets_of_an_earlier_start_are_kept(tmp_path: Path) -> None:
+    first = Topology.materialise(rendered(), tmp_path)
+    spoilt, kept = (
+        first.credential_file(name) for name in sorted(first.rendered["credentials"])[:2]
+    )
+    spoilt.write_text("not one of ours\n")
+    before = kept.read_text()
+    second = Topology.materialise(rendered(), tmp_path)
+    assert kept.read_text() == before
+    assert len(set(first.secret_words()) & set(second.secret_words())) == 2
+    assert spoilt.read_text().strip() in second.secret_words()
+
+
 def test_acl_lines_are_the_rendered_ones(tmp_path: Path) -> None:
     shape = rendered()
     shape["redis"]["acl"] = ["user default off", "user x on nopass ~a:* +@all -@dangerous"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.core import sockets
 from corral.core.errors import UnavailableError
 from corral.cowboy.runner import domain, main, transport
 from corral.cowboy.runner.book import BookRequest
@@ -41,7 +42,7 @@ class Served:
         self.losses = 0
         self.peer = os.getuid()
         monkeypatch.setattr(transport, "_peer_uid", lambda _: self.peer)
-        listener = transport.listen(path, mode=0o600)
+        listener, _ = sockets.listen(path, "runtime_dir")
         self.server = RunnerServer(listener, "scout", WELCOME, uids, self._lost)
 
     def _lost(self) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 DELAYS = (5_000, 15_000, 60_000, 300_000)
 ACK_MS = LEASE_MS = 30_000
-LONGEST = {"attempt": max(DELAYS), "lease": LEASE_MS, "ack": ACK_MS}
 
 
 class Refused(Exception):
@@ -39,6 +38,7 @@ class Entry:
     attempts: int = 0
     serial: int = 0
     kind: str = "attempt"  # what it waits for, while it is open
+    wait: int = 0  # how long it had to wait when that began
     due_mono: int = 0
     due_wall: int = 0
     reason: str | None = None
@@ -147,7 +147,7 @@ class Model:
         for session in self.sessions.values():
             session.holds, session.holding = None, False
         for entry in self.entries.values():
-            left = min(max(entry.due_wall - self.wall, 0), LONGEST[entry.kind])
+            left = min(max(entry.due_wall - self.wall, 0), entry.wait)
             entry.due_mono = self.mono + left
         self.advance(0)
 
@@ -205,4 +205,5 @@ class Model:
         self._wait(entry, "attempt", delay)
 
     def _wait(self, entry: Entry, kind: str, ms: int) -> None:
-        entry.kind, entry.due_mono, entry.due_wall = kind, self.mono + ms, self.wall + ms
+        entry.kind, entry.wait = kind, ms
+        entry.due_mono, entry.due_wall = self.mono + ms, self.wall + ms

@@ -80,6 +80,7 @@ class Scripted(Terminal):
     closed: bool = False
     free: asyncio.Event = field(default_factory=asyncio.Event)
     broken: bool = False
+    standing: str = ""  # the message whose text is in the composer
 
     def __post_init__(self) -> None:
         self.free.set()
@@ -90,8 +91,9 @@ class Scripted(Terminal):
         return PtyAddress("/none", process, process)
 
     async def readiness(self, wake: Wake | None = None) -> Readiness:
-        del wake
         self.looked += 1
+        if wake is not None and wake.message_id == self.standing:
+            return Readiness(Ready.READY, "pasted", pasted=True)
         return self.looks
 
     async def inject(self, wake: Wake) -> Injection:
@@ -116,6 +118,14 @@ class Counting(SqliteWriter):
     async def submit(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         self.asked += 1
         return await super().submit(fn)
+
+    def ask(
+        self,
+        fn: Callable[[sqlite3.Connection], T],
+        call: Callable[[T | None, BaseException | None], None],
+    ) -> None:
+        self.asked += 1
+        super().ask(fn, call)
 
 
 class Queue:

@@ -4,6 +4,7 @@
 """
 
 import inspect
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -71,9 +72,16 @@ def settings() -> str:
     rows = []
     for name, field in TamqSettings.model_fields.items():
         default = field.get_default(call_default_factory=False)
-        shown = "" if field.default_factory is not None or default is None else f"`{default}`"
+        shown = (
+            "" if field.default_factory is not None or default is None else f"`{written(default)}`"
+        )
         rows.append([f"`TAMQ_{name.upper()}`", shown, field.description or ""])
     return table(["variable", "default", "meaning"], rows)
+
+
+def written(value: object) -> str:
+    """A value as a variable has it: lists are JSON."""
+    return str(value) if isinstance(value, str) else json.dumps(value)
 
 
 def commands() -> str:

@@ -236,6 +236,63 @@ async def test_a_lease_that_outlives_its_process_expires_and_counts(queue: Queue
     assert (wake.attempt, wake.earlier_attempts) == (2, (1,))
 
 
+async def test_the_next_daemon_knows_what_was_not_read(queue: Queue) -> None:
+    await queue.register(policy=INJECTED)
+    queue.terminals["a"].result = Injection(Outcome.UNKNOWN, "not_read", typed=True)
+    sent = await queue.send()
+    await queue.until_wakes("a", 1)
+    await queue.until(sent.id, "pending")
+    await queue.stop()
+    queue.terminals.clear()
+    await queue.start()
+    await queue.settle()
+    await queue.advance(5)
+    await queue.until(sent.id, "injected")
+    [wake] = queue.terminals["a"].wakes
+    assert (wake.earlier_attempts, wake.unread) == ((1,), True)
+
+
+@pytest.mark.parametrize(
+    "looks", [Readiness(Ready.DRAFT, "draft"), Readiness(Ready.BUSY, "no_composer")]
+)
+async def test_whose_text_stands_in_the_composer_comes_before_older_ones(
+    queue: Queue, looks: Readiness
+) -> None:
+    """Only its Enter makes room, whether the composer is seen or was scrolled away by the text."""
+    await queue.register(policy={**INJECTED, "delivery_max_attempts": 9})
+    terminal = queue.terminals["a"]
+    terminal.result = Injection(Outcome.NOT_SUBMITTED, "enter_ignored", typed=True)
+    older, newer = [(await queue.send(idempotency_key=f"k{n}")).id for n in range(2)]
+    await queue.until_wakes("a", 2)
+    await queue.until(newer, "pending")
+    terminal.looks, terminal.standing = looks, str(newer)
+    terminal.result = DONE
+    await queue.advance(60)
+    await queue.until(newer, "injected")
+    assert [wake.message_id for wake in terminal.wakes] == [str(older), str(newer), str(newer)]
+
+
+async def test_a_redelivery_knows_nothing_of_attempts_before_one_that_was_written(
+    queue: Queue,
+) -> None:
+    """Or a session that remembers such an attempt would take the redelivery for its end."""
+    await queue.register(policy={**ACKED, "delivery_max_attempts": 9})
+    queue.terminals["a"].free.clear()
+    sent = await queue.send()
+    await queue.until_wakes("a", 1)
+    await queue.advance(30)
+    await queue.until(sent.id, "pending")
+    queue.terminals["a"].free.set()
+    await queue.advance(5)
+    await queue.until(sent.id, "awaiting_ack")
+    for count in (3, 4):
+        await queue.advance(30)
+        await queue.until_wakes("a", count)
+        await queue.until(sent.id, "awaiting_ack")
+    earlier = [wake.earlier_attempts for wake in queue.terminals["a"].wakes]
+    assert earlier == [(), (1,), (), ()]
+
+
 async def test_a_result_after_its_lease_changes_nothing(queue: Queue) -> None:
     await queue.register(policy=INJECTED)
     terminal = queue.terminals["a"]
@@ -304,10 +361,11 @@ async def test_open_messages_at_the_limit_and_one_past_it(queue: Queue) -> None:
     queue.terminals["a"].looks = Readiness(Ready.BUSY, "busy")
     for number in range(99):
         await queue.send(idempotency_key=f"k{number}")
-    with queue.deliverer.room() as one, queue.deliverer.room() as two:
-        assert (one, two) == (True, False)
-    with queue.deliverer.room() as again:
-        assert again
+    assert queue.deliverer.reserve()
+    assert not queue.deliverer.reserve()
+    queue.deliverer.release()
+    queue.deliverer.release()
+    assert queue.deliverer.reserve()
 
 
 async def test_an_endpoint_that_cannot_be_opened_any_more_is_gone(queue: Queue) -> None:

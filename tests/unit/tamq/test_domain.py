@@ -230,7 +230,7 @@ def take(step: str, was: Progress) -> Progress:
 
 
 def test_what_a_message_waits_for() -> None:
-    assert domain.due(domain.admitted(ACKED, NOW), TIMES) == (Due.ATTEMPT, NOW, 300_000)
+    assert domain.due(domain.admitted(ACKED, NOW), TIMES) == (Due.ATTEMPT, NOW, 0)
     assert domain.due(leased(), TIMES) == (Due.LEASE, NOW + 30_000, 30_000)
     assert domain.due(awaiting(), TIMES) == (Due.ACK, NOW + 30_000, 30_000)
     assert domain.due(failed(), TIMES) is None

@@ -109,3 +109,14 @@ def test_where_gita_keeps_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert registry.default_path() == Path("/x/gita/repos.csv")
     monkeypatch.setenv("GITA_PROJECT_HOME", "/g")
     assert registry.default_path() == Path("/g/gita/repos.csv")
+
+
+def test_a_refusal_says_what_the_registry_is(path: Path) -> None:
+    with pytest.raises(UnknownRepoError, match=r"repos\.csv, which has 2 names"):
+        Registry(path).check("local", "other")
+    path.write_bytes(b"garbage\x00\xff\n")
+    with pytest.raises(UnknownRepoError, match="which has 0 names"):
+        Registry(path).check("local", "shop")
+    path.unlink()
+    with pytest.raises(UnknownRepoError, match="a file that does not exist"):
+        Registry(path).check("local", "shop")

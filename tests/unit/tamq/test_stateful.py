@@ -2,10 +2,13 @@
 
 import asyncio
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import seed as begin_with
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -17,16 +20,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from corral.tamq import admission, store
+from corral.core.clock import ManualClock
+from corral.tamq import admission, domain, store
 from corral.tamq.errors import TamqError
 from corral.tamq.requests import MessageId, Retry
 from corral.tamq.terminal.base import Injection, Outcome, Readiness, Ready
+from tests.unit.tamq import queue as queues
 from tests.unit.tamq.model import Model, Refused, Session
 from tests.unit.tamq.queue import DONE, PEER, READY, Queue, anything, send
 
 KEYS = st.sampled_from(["k1", "k2", "k3"])
 BODIES = st.sampled_from(["one", "one", "one", "two"])
 WAITS = st.sampled_from([1, 1_000, 4_999, 5_000, 15_000, 29_999, 30_000, 60_000, 300_000])
+JUMPS = st.sampled_from([-86_400_000, -10_000, 10_000, 86_400_000])
 RESULTS = {
     "injected": DONE,
     "enter_lost": Injection(Outcome.NOT_SUBMITTED, "enter_lost", typed=True),
@@ -114,6 +120,10 @@ class Machine(RuleBasedStateMachine):
     @rule(body=BODIES, result=st.sampled_from(sorted(RESULTS)), waits=st.lists(WAITS, max_size=8))
     def send_and_wait(self, body: str, result: str, waits: list[int]) -> None:
         """The usual course, or one of failures: to whoever is there, and then time."""
+        self._send_new(body, result)
+        self._pass(waits)
+
+    def _send_new(self, body: str, result: str) -> None:
         for name, session in self.model.sessions.items():
             if session.holds is None:
                 self.queue.terminals[name].result = RESULTS[result]
@@ -121,15 +131,31 @@ class Machine(RuleBasedStateMachine):
         live = [session.name for session in self.model.live()]
         for name in live[-2:]:  # with new keys: what is over teaches nothing more
             self._send(f"n{len(self.ids)}", body, name)
+
+    @rule(waits=st.lists(WAITS, min_size=2, max_size=8))
+    def much_time_passes(self, waits: list[int]) -> None:
+        self._pass(waits)
+
+    def _pass(self, waits: list[int]) -> None:
         for ms in waits:
             self._advance(ms)
             self.both_agree()
 
-    @rule(waits=st.lists(WAITS, min_size=2, max_size=8))
-    def much_time_passes(self, waits: list[int]) -> None:
-        for ms in waits:
-            self._advance(ms)
-            self.both_agree()
+    @rule(
+        result=st.sampled_from(sorted(RESULTS)), before=WAITS, jump=JUMPS, down=st.booleans(),
+        waits=st.lists(WAITS, min_size=1, max_size=6),
+    )  # fmt: skip
+    def clock_jumps_while_deadlines_run(
+        self, result: str, before: int, jump: int, down: bool, waits: list[int]
+    ) -> None:
+        """New messages, some time, a jump (perhaps while the service is down), and more time."""
+        self._send_new("one", result)
+        self._pass([before])
+        if down:
+            self._restart(jump)
+        else:
+            self._jump(jump)
+        self._pass(waits)
 
     @rule(key=KEYS)
     def ack(self, key: str) -> None:
@@ -202,16 +228,26 @@ class Machine(RuleBasedStateMachine):
         self.run(self.queue.advance(ms / 1000))
         self.model.advance(ms)
 
-    @rule(ms=st.sampled_from([-86_400_000, -10_000, 10_000, 86_400_000]))
+    @rule(ms=JUMPS)
     def clock_jumps(self, ms: int) -> None:
+        self._jump(ms)
+
+    def _jump(self, ms: int) -> None:
+        self.run(self.queue.settle())
         clock = self.queue.clock
         clock.set_wall_ms(clock.wall_ms() + ms)
         self.model.jump(ms)
 
-    @rule()
-    def service_is_killed(self) -> None:
+    @rule(jump=st.just(0) | JUMPS)
+    def service_is_killed(self, jump: int) -> None:
+        self._restart(jump)
+
+    def _restart(self, jump: int) -> None:
+        """It is started again by another clock, if that jumped meanwhile."""
         self.run(self.queue.settle())
         self.run(self.queue.stop())
+        self.queue.clock.set_wall_ms(self.queue.clock.wall_ms() + jump)
+        self.model.jump(jump)
         for terminal in self.queue.terminals.values():
             terminal.free.set()
         self.run(self.queue.start())
@@ -244,3 +280,65 @@ def test_deliverer_and_model_agree() -> None:
     run_state_machine_as_test(
         Machine, settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
     )
+
+
+# ---- planted faults: each must be seen -------------------------------------------------------
+
+
+def _without_a_bound(at_ms: int, longest_ms: int, now_ms: int) -> int:
+    del longest_ms
+    return max(0, at_ms - now_ms)
+
+
+def _from_the_beginning(at_ms: int, longest_ms: int, now_ms: int) -> int:
+    del at_ms, now_ms
+    return longest_ms
+
+
+def _any_jump_is_over(at_ms: int, longest_ms: int, now_ms: int) -> int:
+    return at_ms - now_ms if 0 <= at_ms - now_ms <= longest_ms else 0
+
+
+class WallClock(ManualClock):
+    """A clock that jumps, where one is needed that does not."""
+
+    def mono_s(self) -> float:
+        return self.wall_ms() / 1000
+
+
+BEGINNINGS = 6  # some lead for hundreds of examples past what shows a fault
+
+PLANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "a clock that was set back delays": lambda patch: patch.setattr(
+        domain, "left_ms", _without_a_bound
+    ),
+    "a restart begins every interval anew": lambda patch: patch.setattr(
+        domain, "left_ms", _from_the_beginning
+    ),
+    "a jump back ends every interval": lambda patch: patch.setattr(
+        domain, "left_ms", _any_jump_is_over
+    ),
+    "timers run by the clock that jumps": lambda patch: patch.setattr(
+        queues, "ManualClock", WallClock
+    ),
+    "a pause is bounded by the longest one": lambda patch: patch.setattr(
+        domain, "_pause_ms", lambda was, times: max(times.retry_delays_ms)
+    ),
+}
+
+
+@pytest.mark.parametrize("plant", sorted(PLANTS))
+def test_a_planted_fault_of_clocks_is_seen(
+    plant: str, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    PLANTS[plant](monkeypatch)
+    plainly = settings(
+        max_examples=300, stateful_step_count=30, deadline=None, database=None,
+        phases=[Phase.generate], report_multiple_bugs=False, print_blob=False,
+    )  # fmt: skip
+    for number in range(BEGINNINGS):
+        try:
+            run_state_machine_as_test(begin_with(seed + number)(Machine), settings=plainly)
+        except AssertionError:
+            return
+    pytest.fail("nothing was seen")

@@ -25,7 +25,7 @@ from corral.tamq.errors import (
 )
 from corral.tamq.requests import MessageId, Page, Retry
 from corral.tamq.rows import Endpoint, Message
-from corral.tamq.store import Failure
+from corral.tamq.store import Failure, Unsure
 from tests.unit.tamq.queue import PEER, anything, register, send
 
 NOW = 1_700_000_000_000
@@ -59,15 +59,17 @@ class Store:
             )
         )
 
-    async def lease(self, message: Message, endpoint: Endpoint) -> tuple[Message, tuple[int, ...]]:
+    async def lease(self, message: Message, endpoint: Endpoint) -> tuple[Message, Unsure]:
         return await self.writer.submit(
             lambda conn: store.lease(conn, message.id, endpoint, TIMES, NOW)
         )
 
-    async def fail(self, message: Message, serial: int, *, typed: bool = True) -> Message:
+    async def fail(
+        self, message: Message, serial: int, reason: str = "enter_lost", *, typed: bool = True
+    ) -> Message:
         return await self.writer.submit(
             lambda conn: store.attempt_failed(
-                conn, message.id, serial, Failure("enter_lost", typed), TIMES, NOW
+                conn, message.id, serial, Failure(reason, typed), TIMES, NOW
             )
         )
 
@@ -282,8 +284,10 @@ async def test_former_attempts_whose_text_may_be_there(queue: Store) -> None:
     for typed in (True, False, True):
         message, _ = await queue.lease(message, endpoint)
         message = await queue.fail(message, message.progress.serial, typed=typed)
-    _, unsure = await queue.lease(message, endpoint)
-    assert unsure == (1, 3)
+    message, unsure = await queue.lease(message, endpoint)
+    assert unsure == Unsure((1, 3), unread=False)
+    message = await queue.fail(message, 4, "not_read")
+    assert (await queue.lease(message, endpoint))[1] == Unsure((1, 3, 4), unread=True)
 
 
 async def test_only_a_failed_message_is_retried_and_it_is_recorded(queue: Store) -> None:

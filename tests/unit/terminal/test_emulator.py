@@ -23,6 +23,16 @@ def shown(*data: bytes, columns: int = 20, rows: int = 4) -> list[str]:
         (b"x" * 25, ["x" * 20, "x" * 5]),
         ("世界".encode(), ["世界"]),
         ("e\u0301".encode(), ["é"]),
+        # What takes no room hides nothing that follows it.
+        ("I \u2764\ufe0f it".encode(), ["I \u2764\ufe0f it"]),
+        (
+            "\u0939\u093f\u0928\u094d\u0926\u0940.".encode(),
+            ["\u0939\u093f\u0928\u094d\u0926\u0940."],
+        ),
+        ("\u1112\u1161\u11ab.".encode(), ["\ud55c."]),
+        ("a\u200b\u202e\ufeff\u2028b".encode(), ["ab"]),
+        ("\u200b\ufe0fa".encode(), ["a"]),
+        (("x" * 20 + "\u0301y").encode(), ["x" * 19 + "x\u0301", "y"]),
         (b"a\x1b[5b", ["aaaaaa"]),  # repeat
         (b"a\r\nb\x1b[S", ["b"]),  # scroll
         (b"a\x1b[s\x1b[3;3Hb\x1b[uc", ["ac", "  b"]),

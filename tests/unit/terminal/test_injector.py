@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from corral.core.clock import ManualClock
 from corral.tamq.terminal.base import Injection, Outcome, Readiness, Ready, Wake
 from corral.tamq.terminal.injector import ENTERS_MAX, Injector, NotWrittenError, Port, Sight
-from corral.tamq.terminal.profiles import CLAUDE_CODE
+from corral.tamq.terminal.process import LineMode
+from corral.tamq.terminal.profiles import CLAUDE_CODE, PLAIN
 from corral.tamq.terminal.screen import from_rows
 from corral.tamq.terminal.text import Paste, render
 
@@ -218,3 +219,108 @@ def test_what_the_program_has_not_read_yet_is_waited_for() -> None:
 def test_without_an_earlier_attempt_the_same_text_is_somebody_elses() -> None:
     agent = Agent([], text=OURS)
     assert inject(agent, Wake(WAKE.message_id, 2, "local", WAKE.body)).reason == "draft"
+
+
+# ---- a program that reads whole lines, which the kernel echoes ---------------------------------
+
+
+@dataclass
+class Reader(Port):
+    """Input that the kernel echoes at once and that the program reads when it is `awake`."""
+
+    awake: bool = False
+    line: str = ""
+    entered: list[str] = field(default_factory=list)
+    pasted: int = 0
+
+    async def sight(self) -> Sight:
+        unread = 0 if self.awake else sum(map(len, self.entered))
+        rows = [*self.entered, self.line]
+        at = (len(rows) - 1, len(self.line))
+        screen = from_rows(rows, *at, columns=1_000)
+        return Sight(screen=screen, mode=LineMode(canonical=True, echo=True), unread=unread)
+
+    async def paste(self, paste: Paste, *, bracketed: bool) -> None:
+        assert not bracketed
+        self.pasted += 1
+        self.line += paste.text
+
+    async def enter(self) -> None:
+        self.entered.append(self.line)
+        self.line = ""
+
+    @contextlib.asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        yield
+
+
+def test_an_echo_is_no_evidence_and_what_is_read_late_is_not_written_again() -> None:
+    async def main() -> None:
+        session = Reader()
+        injector = Injector(session, PLAIN, QuickClock())
+        first, second = (Wake(WAKE.message_id, n, "local", "x", (1,)[: n - 1]) for n in (1, 2))
+        missed = await injector.inject(first)
+        assert missed == Injection(Outcome.UNKNOWN, "not_read", True, 1)
+        assert await injector.readiness(second) == Readiness(Ready.BUSY, "unread_input")
+        session.awake = True
+        assert await injector.readiness(second) == Readiness(Ready.READY, "read_late", pasted=True)
+        assert await injector.inject(second) == Injection(Outcome.INJECTED, "read_late", True, 0)
+        # Another daemon knows it from the queue.
+        told = dataclasses.replace(second, unread=True)
+        other = Injector(session, PLAIN, QuickClock())
+        assert await other.inject(told) == Injection(Outcome.INJECTED, "read_late", True, 0)
+        assert session.pasted == 1
+        # A redelivery knows of no such attempt, and another injector by itself of none.
+        for injecting in (injector, Injector(session, PLAIN, QuickClock())):
+            again = Wake(WAKE.message_id, 3, "local", "x")
+            assert (await injecting.inject(again)).reason == "drained"
+        assert session.pasted == 3
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("held", "answer", "injection"),
+    [
+        (None, "> ", Injection(Outcome.INJECTED, "drained", True, 1)),
+        (None, "> half", Injection(Outcome.NOT_SUBMITTED, "draft_mixed", True, 0)),
+        (None, "Continue? [y/N] ", Injection(Outcome.UNKNOWN, "paste_not_seen", True, 0)),
+        ("", "> ", Injection(Outcome.UNKNOWN, "paste_not_seen", True, 0)),  # known to be gone
+    ],
+)
+def test_a_line_that_was_just_printed_over_is_entered_where_nobody_could_know(
+    held: str | None, answer: str, injection: Injection
+) -> None:
+    class Over(Reader):
+        async def sight(self) -> Sight:
+            shown = [*self.entered, self.line, answer] if self.line else [*self.entered, ""]
+            at = (len(shown) - 1, len(shown[-1]))
+            sight = await super().sight()
+            return dataclasses.replace(
+                sight, screen=from_rows(shown, *at, columns=1_000), held=held
+            )
+
+    session = Over(awake=True)
+    asked = Wake(WAKE.message_id, 1, "local", "x")
+    assert asyncio.run(Injector(session, PLAIN, QuickClock()).inject(asked)) == injection
+    assert len(session.entered) == injection.enters
+
+
+@pytest.mark.parametrize(
+    ("line", "body", "injection"),
+    [
+        ("{ours} and I", "x", Injection(Outcome.NOT_SUBMITTED, "draft_mixed", True, 0)),
+        ("{ours}> ", "x", Injection(Outcome.INJECTED, "drained", True, 1)),
+        ("and I", "x", Injection(Outcome.NOT_READY, "draft")),
+        ("", "x" * 4_095, Injection(Outcome.NOT_READY, "line_too_long")),
+    ],
+)
+def test_what_cannot_pass_is_a_failed_attempt(line: str, body: str, injection: Injection) -> None:
+    wake = Wake(WAKE.message_id, 2, "local", body, (1,))
+    ours = render(wake, attempt=1, one_line=True).text
+    session = Reader(awake=True, line=line.format(ours=ours))
+    ready = asyncio.run(Injector(session, PLAIN, QuickClock()).readiness(wake))
+    assert asyncio.run(Injector(session, PLAIN, QuickClock()).inject(wake)) == injection
+    assert (ready.state is Ready.READY) is (injection.reason != "draft")
+    assert ready.pasted is injection.typed
+    assert session.pasted == 0

@@ -1,9 +1,12 @@
 """Processes by pid and start time."""
 
+import errno
 import os
 import pty
 import subprocess
 import sys
+
+import pytest
 
 from corral.local.wait import until
 from corral.tamq.terminal import process
@@ -51,3 +54,18 @@ def test_a_terminal_tells_its_mode() -> None:
         os.close(slave)
     assert process.terminal_at("/dev/null") is None
     assert process.terminal_at("/dev/nothing") is None
+
+
+def test_who_cannot_look_does_not_say_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's answer is put there: to use up descriptors would disturb the other tests."""
+    named = process.identify(os.getpid())
+    assert named is not None
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "open", refuse)
+    for look in (process.find, lambda one: process.terminal_at(f"/proc/{one.pid}/fd/0")):
+        with pytest.raises(OSError, match="Too many open files"):
+            look(named)
+    assert process.command(named.pid) == ""

@@ -12,6 +12,7 @@ from corral.tamq.terminal.profiles import (
     SUBMIT_DELAY_MAX_MS,
     Layout,
     load,
+    usual,
 )
 
 MINE = """
@@ -26,6 +27,18 @@ submit_delay_ms = 2000
 def test_the_built_in_ones() -> None:
     assert sorted(BUILT_IN) == ["claude-code", "codex", "plain", "shell"]
     assert not BUILT_IN["shell"].submits
+
+
+@pytest.mark.parametrize(
+    ("program", "profile"),
+    [
+        ("bash", "shell"), ("-zsh", "shell"), ("/usr/bin/fish", "shell"), ("sh", "shell"),
+        ("claude", "claude-code"), ("/opt/node/bin/codex", "codex"),
+        ("cat", "plain"), ("python3", "plain"), ("", "plain"), ("bashful", "plain"),
+    ],
+)  # fmt: skip
+def test_a_program_has_a_usual_profile(program: str, profile: str) -> None:
+    assert usual(program) == profile
 
 
 def test_a_profile_of_ones_own(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corral.tamq.terminal.base import Wake
+from corral.tamq.terminal.emulator import Emulator
 from corral.tamq.terminal.text import (
     SENDER_MAX_CHARS,
     harmless,
+    is_rendering,
     label,
     render,
     squeeze,
@@ -114,3 +116,32 @@ def test_f30_a_sender_cannot_leave_its_field(sender: str, shown: str) -> None:
 def test_squeezing_forgets_blanks_and_marks_only() -> None:
     assert squeeze("a b\n\tc\u00a0\u200dd e\u0301\ufe0f") == "abcdé"
     assert squeeze("a") != squeeze("A")
+
+
+@given(bodies)
+@example("e\u200b\u0301 \u1112\u1161\u11ab \u0939\u093f\u0928\u094d\u0926\u0940 \u2764\ufe0f")
+def test_what_our_own_emulator_shows_of_any_body_is_known(body: str) -> None:
+    text = render(wake(body), one_line=True).text
+    emulator = Emulator(80, 60)
+    emulator.feed(text.encode())
+    assert is_rendering(squeeze("".join(emulator.screen().texts)), text)
+
+
+FAMILY = "a \U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466 b"
+
+
+@pytest.mark.parametrize(
+    ("shown", "known"),
+    [
+        ("a \U0001f469\U0001f469\U0001f467\U0001f466 b", True),
+        ("a \U0001f469\u200d\U0001f469\u200d\U0001f467\u200d b", True),  # as tmux 3.3
+        ("a \U0001f469 b", True),
+        ("a b", False),
+        ("a \U0001f469\U0001f469\U0001f467\U0001f466\U0001f466 b", False),
+        ("a \U0001f469x b", False),
+        ("a \U0001f469 bx", False),
+    ],
+)
+def test_of_a_cluster_something_may_be_lost_but_nothing_added(shown: str, known: bool) -> None:
+    assert is_rendering(squeeze(shown), FAMILY) is known
+    assert not is_rendering(squeeze("ab"), "abc")

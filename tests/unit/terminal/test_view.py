@@ -229,6 +229,22 @@ def test_the_end_of_our_text_is_enough_only_where_the_rest_cannot_be_seen() -> N
     assert not seen("codex", *[""] * 10, *short, *CODEX_FOOT).shows(ours)
 
 
+@pytest.mark.parametrize(
+    ("profile", "foot"), [("codex", CODEX_FOOT), ("claude-code", [RULE, "  ? for shortcuts"])]
+)
+def test_a_text_that_fills_the_screen_is_known_by_its_end(profile: str, foot: list[str]) -> None:
+    ours = paste("word " * 400)
+    rows = [one.strip() for one in wrapped(ours.text, "")][-(24 - len(foot)) :]
+    assert seen(profile, *rows, *foot).overflows(ours)
+    other = render(Wake("8-" + "0f" * 16, 1, "local", "word " * 400))
+    assert not seen(profile, *rows, *foot).overflows(other)
+    for others in (["x", *rows[1:]], [*rows[:-1], rows[-1] + "x"], [*rows[1:], "x"]):
+        assert not seen(profile, *others, *foot).overflows(ours)
+    # While it works nothing is entered.
+    works = [*foot[:-1], "  esc to interrupt"]
+    assert not seen(profile, *rows, *works).overflows(ours)
+
+
 def test_behind_a_line_end_text_is_no_longer_in_the_line() -> None:
     ours = render(Wake("7-" + "0f" * 16, 1, "local", "hello"), one_line=True)
     rows = [ours.text[at : at + 80] for at in range(0, len(ours.text), 80)]
@@ -237,6 +253,54 @@ def test_behind_a_line_end_text_is_no_longer_in_the_line() -> None:
     entered = screen(*rows, row=len(rows), column=0)
     assert not look(entered, BUILT_IN["plain"]).shows(ours)
     assert look(entered, BUILT_IN["plain"]).state is Ready.READY
+
+
+OURS = render(Wake("7-" + "0f" * 16, 1, "local", "hello"), one_line=True).text
+
+
+def rows_of(text: str) -> list[str]:
+    return [text[at : at + 80].rstrip() for at in range(0, len(text), 80)]
+
+
+@pytest.mark.parametrize(
+    ("below", "reason", "held"),
+    [
+        ([">"], "ready", False),  # it printed nothing but its prompt
+        (["got 5", ">"], "ready", False),
+        (["got 5", "> half"], "draft", False),
+        (["x" * 80, ">"], "ready", False),  # a row that is full is not a line that goes on
+        (["> " + OURS[:78], *rows_of(OURS[78:])], "draft", True),
+    ],
+)
+def test_what_is_above_the_prompt_is_no_longer_typed(
+    below: list[str], reason: str, held: bool
+) -> None:
+    ours = render(Wake("7-" + "0f" * 16, 1, "local", "hello"), one_line=True)
+    rows = [*rows_of("> " + OURS), *below]
+    column = len(rows[-1]) + (rows[-1] == ">")
+    for echoed in (False, True):
+        view = look(
+            screen(*rows, row=len(rows) - 1, column=column), BUILT_IN["plain"], echoed=echoed
+        )
+        assert view.reason == reason
+        assert view.holds_part_of(ours) is held
+        assert view.shows(ours) is held
+
+
+@pytest.mark.parametrize(
+    ("behind", "echoed", "shows"),
+    [("> ", True, True), (">>> ", True, True), ("> x", True, False), ("> ", False, False)],
+)
+def test_a_prompt_behind_our_text_is_the_programs_where_the_kernel_echoes(
+    behind: str, echoed: bool, shows: bool
+) -> None:
+    ours = render(Wake("7-" + "0f" * 16, 1, "local", "hello"), one_line=True)
+    rows = rows_of(OURS + behind)
+    at = screen(*rows, row=len(rows) - 1, column=len(OURS + behind) % 80)
+    view = look(at, BUILT_IN["plain"], echoed=echoed)
+    assert view.shows(ours) is shows
+    assert view.state is Ready.DRAFT
+    assert view.holds_part_of(ours)
 
 
 @pytest.mark.parametrize(

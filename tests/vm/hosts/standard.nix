@@ -1,10 +1,8 @@
-# The machine of most scenarios: two agents, and between them every policy.
+# The machine of most scenarios: two agents, and between them every policy; two people, each with
+# a TAMQ.
 { pkgs, ... }:
 let
-  # Works for as long as its prompt says, and notes every effect; the judge counts them.
-  agent = pkgs.writeShellScriptBin "corral-demo-agent" ''
-    exec ${pkgs.python3}/bin/python3 -I -S ${../../../python/corral/local/agent.py}
-  '';
+  agent = import ../agent.nix { inherit pkgs; };
   effects = name: "/var/lib/cowboy-agents/${name}/effects.jsonl";
   runner = name: {
     kind = "exec";
@@ -14,7 +12,7 @@ let
   };
 in
 {
-  services.corral.enable = true;
+  services.cowboy.enable = true;
 
   services.cowboy.agents.scout = {
     path = [ agent ];
@@ -29,6 +27,15 @@ in
 
   # Beside it, to see that they are kept apart.
   services.cowboy.agents.smith.sources.echo.runner.kind = "echo";
+
+  services.tamq.users = {
+    alice = { };
+    bob = { };
+  };
+  users.users = {
+    alice.isNormalUser = true;
+    bob.isNormalUser = true;
+  };
 
   networking.hostName = "machine";
   system.stateVersion = "26.05";

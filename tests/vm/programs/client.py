@@ -52,6 +52,9 @@ class DurableBoard(Board):
             Board.note_seen(board, TypeAdapter(Seen).validate_python(fact))
         return board
 
+    def note_trying(self, sent: Sent) -> None:
+        record.append(record.TRYING, asdict(sent))
+
     def note_sent(self, sent: Sent) -> None:
         record.append(record.SENT, asdict(sent))
         super().note_sent(sent)

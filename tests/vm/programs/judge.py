@@ -4,11 +4,21 @@ import asyncio
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from corral.local.evidence import Effect, Evidence, Happening, Leftovers, Policy, Seen, Sent
+from corral.local.evidence import (
+    Effect,
+    Evidence,
+    Happening,
+    Leftovers,
+    Policy,
+    Seen,
+    Sent,
+    TurnRow,
+)
 from corral.local.ledger import copy_ledger, read_ledger
 from corral.local.model import reconcile
 from tests.vm.programs import place, record
@@ -20,11 +30,16 @@ EVIDENCE = record.FOLDER / "evidence.json"
 
 def run(agent: str) -> int:
     """Prints the report; 0 when no rule was broken."""
-    evidence = collect(agent)
-    evidence.save(EVIDENCE)
-    report = reconcile(evidence)
+    report = reconcile(kept(agent))
     sys.stdout.write(json.dumps(report.as_dict(), indent=1) + "\n")
     return 0 if report.ok else 1
+
+
+def kept(agent: str) -> Evidence:
+    """What is known, also as a file."""
+    evidence = collect(agent)
+    evidence.save(EVIDENCE)
+    return evidence
 
 
 def collect(agent: str) -> Evidence:
@@ -36,6 +51,8 @@ def collect(agent: str) -> Evidence:
     # An unfinished line is a sign of life that a power failure cut.
     evidence.effects = [Effect(**fact) for fact in record.readable(place.effects(agent))]
     evidence.rows, evidence.notes, faults = read_ledger(_copied(agent))
+    tried = [TypeAdapter(Sent).validate_python(f) for f in record.lines(record.TRYING)]
+    evidence.sent += unremembered(tried, evidence.sent, evidence.rows)
     found = {source: asyncio.run(left(agent, source)) for source in evidence.policies}
     evidence.leftovers = Leftovers(
         pending={source: one.pending for source, one in found.items()},
@@ -44,6 +61,23 @@ def collect(agent: str) -> Evidence:
         ledger_faults=faults,
     )
     return evidence
+
+
+def unremembered(tried: list[Sent], sent: list[Sent], rows: list[TurnRow]) -> list[Sent]:
+    """Sends whose entry is there, but whose client lost power before it noted the answer. Pure."""
+
+    def name(one: Sent) -> tuple[str, str | None, str]:
+        return one.source, one.binding.message_id, one.said
+
+    noted, entries = {name(one) for one in sent}, {(one.source, one.entry_id) for one in sent}
+    found = []
+    for one in tried:
+        for row in rows:
+            ours = (row.source, row.message_id) == (one.source, one.binding.message_id)
+            if name(one) not in noted and ours and (row.source, row.entry_id) not in entries:
+                found.append(replace(one, entry_id=row.entry_id))
+                noted.add(name(one))
+    return found
 
 
 def policies(agent: str) -> dict[str, Policy]:

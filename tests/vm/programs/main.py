@@ -2,7 +2,16 @@
 
     client    sends a planned workload, reads the answers, ends when everything is answered
     judge     reconciles what was sent, seen, done and remembered (daemon and runner stopped)
+    left      notes what the judge looks at, and judges nothing
     ledger    prints the rows of the ledgers, without content
+
+On a machine with a bridge, outside of any namespace:
+
+    mention   mentions the agent in rooms, ends when every mention has its end
+    rooms     reconciles what was mentioned, answered and done
+    chain     the same where bridge, gateway and cowboy are on the way (daemon stopped)
+    agent     the A2A agent itself
+    release   the bridge's unit runs a later release, or again the one that is installed
 
 What must outlive a power failure is written to disk before the next step. Kills are noted by the
 script that calls this, `corral-vm.sh`.
@@ -29,10 +38,29 @@ def parser() -> argparse.ArgumentParser:
     client.add_argument("--count", type=int, default=0, help="messages; 0: only wait for answers")
     client.add_argument("--seconds", type=float, default=5.0, help="within which they are sent")
     client.add_argument("--plain", action="store_true", help="only messages that are answered")
-    client.add_argument("--patience", type=float, default=300.0, help="seconds until it gives up")
+    client.add_argument("--patience", type=float, default=600.0, help="seconds until it gives up")
     judge = commands.add_parser("judge")
     judge.add_argument("--agent", default="scout")
+    left = commands.add_parser("left")
+    left.add_argument("--agent", default="scout")
     commands.add_parser("ledger")
+    mention = commands.add_parser("mention")
+    mention.add_argument("--seed", type=int, default=1)
+    mention.add_argument("--count", type=int, default=1)
+    mention.add_argument("--seconds", type=float, default=1.0, help="within which they are sent")
+    mention.add_argument("--rooms", type=int, default=1)
+    mention.add_argument("--words", default="echo", help="what the agent is told to do")
+    mention.add_argument("--work", type=float, help="seconds that the demo's agent works on each")
+    mention.add_argument("--no-wait", action="store_true")
+    mention.add_argument("--patience", type=float, default=600.0, help="seconds until it gives up")
+    commands.add_parser("rooms")
+    chain = commands.add_parser("chain")
+    chain.add_argument("--agent", default="scout")
+    agent = commands.add_parser("agent", add_help=False)
+    agent.add_argument("arguments", nargs=argparse.REMAINDER)
+    release = commands.add_parser("release")
+    release.add_argument("--later", type=int, default=0, help="migrations more; 0: the installed")
+    release.add_argument("--unusable", action="store_true", help="for the installed release")
     return top
 
 
@@ -63,16 +91,65 @@ def _judge(chosen: argparse.Namespace) -> int:
     return judge.run(chosen.agent)
 
 
+def _left(chosen: argparse.Namespace) -> int:
+    enter_namespace()
+    from tests.vm.programs import judge
+
+    judge.kept(chosen.agent)
+    return 0
+
+
 def _ledger(_: argparse.Namespace) -> int:
     from tests.vm.programs import judge
 
     return judge.show_ledgers()
 
 
+def _mention(chosen: argparse.Namespace) -> int:
+    from tests.vm.programs import mentions
+
+    given = {key: value for key, value in vars(chosen).items() if key != "command"}
+    return mentions.run(mentions.Order(**given))
+
+
+def _rooms(_: argparse.Namespace) -> int:
+    from tests.vm.programs import mentions
+
+    return mentions.judge()
+
+
+def _chain(chosen: argparse.Namespace) -> int:
+    from tests.vm.programs import chain
+
+    return chain.run(chosen.agent)
+
+
+def _agent(chosen: argparse.Namespace) -> int:
+    from corral.local import a2a_agent
+
+    sys.argv[1:] = chosen.arguments
+    a2a_agent.main()
+    return 0
+
+
+def _release(chosen: argparse.Namespace) -> int:
+    from tests.vm.programs import release
+
+    if chosen.later:
+        return release.later(chosen.later, usable=not chosen.unusable)
+    return release.installed()
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "agent": _agent,
+    "chain": _chain,
     "client": _client,
     "judge": _judge,
     "ledger": _ledger,
+    "left": _left,
+    "mention": _mention,
+    "release": _release,
+    "rooms": _rooms,
 }
 
 

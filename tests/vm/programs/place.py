@@ -13,6 +13,8 @@ STATE = Path("/var/lib/cowboy")
 AGENTS = Path("/var/lib/cowboy-agents")
 SECRETS = STATE / "secrets"
 REDIS = ("127.0.0.1", 6379)
+BRIDGE = Path("/etc/a2a-bridge/settings.json")
+AGENT_CALLS = Path("/var/lib/echo-agent/calls.jsonl")
 
 
 @dataclass(frozen=True)
@@ -45,3 +47,20 @@ def ledger(agent: str) -> Path:
 def effects(agent: str) -> Path:
     """What the test agent did; see `corral.local.agent`."""
     return AGENTS / agent / "effects.jsonl"
+
+
+@dataclass(frozen=True)
+class Homeserver:
+    """Where the bridge's homeserver is, and who stands for the agents there."""
+
+    url: str
+    ghosts: list[str]
+
+
+def bridge() -> Homeserver:
+    """By the settings of this machine's bridge."""
+    settings = json.loads(BRIDGE.read_text(encoding="utf-8"))
+    domain = settings["server_name"]
+    agents = settings["agents"].items()
+    ghosts = [f"@{one.get('localpart', name)}:{domain}" for name, one in agents]
+    return Homeserver(settings["homeserver_url"], ghosts)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path("/var/lib/corral-vm/record")
+TRYING = "trying"
 SENT = "sent"
 SEEN = "seen"
 HAPPENED = "happened"

@@ -8,7 +8,9 @@ if TYPE_CHECKING:
 AGENTS = {"scout": ("a2a", "chat", "echo"), "smith": ("echo",)}
 DAEMONS = [f"cowboy-{agent}.service" for agent in AGENTS]
 RUNNERS = [f"cowboy-runner-{agent}.service" for agent in AGENTS]
-UNITS = ["cowboy-ns.service", "cowboy-secrets.service", "redis-cowboy.service", *RUNNERS, *DAEMONS]
+QUEUES = ["tamq-alice.service", "tamq-bob.service"]
+UNITS = ["cowboy-ns.service", "cowboy-secrets.service", "redis-cowboy.service"]
+UNITS += [*RUNNERS, *DAEMONS, *QUEUES]
 SECRETS = "/var/lib/cowboy/secrets"
 EXPOSURE_MAX = 2.0
 CYCLES = "journalctl -b --no-pager -o cat _PID=1 | grep -c 'ordering cycle' || true"

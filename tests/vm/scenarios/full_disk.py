@@ -29,14 +29,14 @@ with subtest("full: Redis refuses or ends, and says so"):
     machine.succeed(f"rm {RECORD}/answered")
     before = sent()
     work = f"corral-vm client --seed 2 --sources echo --plain --count {MESSAGES} --seconds 4"
-    machine.succeed(f"systemd-run --unit=client {work} --patience 400")
+    machine.succeed(f"systemd-run --unit=client {work} --patience 600")
     full = "MISCONF|No space left on device|disk is full"
     machine.wait_until_succeeds(f"journalctl -b --no-pager -u redis-cowboy | grep -E '{full}'")
     assert sent() < before + MESSAGES
 
 with subtest("there is room again: everything is sent and answered"):
     machine.succeed("rm /var/ballast /var/crumbs; sync")
-    machine.wait_for_file(f"{RECORD}/answered", timeout=400)
+    machine.wait_for_file(f"{RECORD}/answered", timeout=600)
     assert sent() >= before + MESSAGES
 
 with subtest("what was sent, seen, done and remembered agrees"):

@@ -20,7 +20,7 @@ print(f"CORRAL_SEED={SEED}")
 
 
 def wait_for_sent(count: int) -> None:
-    machine.wait_until_succeeds(f"test $(cat {RECORD}/sent.jsonl | wc -l) -ge {count}", timeout=300)
+    machine.wait_until_succeeds(f"test $(cat {RECORD}/sent.jsonl | wc -l) -ge {count}", timeout=600)
 
 
 with subtest("everything is up"):
@@ -39,7 +39,7 @@ with subtest("kills while messages flow"):
         machine.succeed(f"corral-vm kill {whom}{' '.join(units)}")
 
 with subtest("every message is answered once"):
-    machine.wait_for_file(f"{RECORD}/answered", timeout=300)
+    machine.wait_for_file(f"{RECORD}/answered", timeout=600)
     assert machine.get_unit_property("client.service", "Result") == "success"
 
 with subtest("what was sent, seen, done and remembered agrees"):

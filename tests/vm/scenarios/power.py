@@ -41,7 +41,7 @@ for number in range(FAILURES):
         assert int(machine.succeed(f"cat {RECORD}/sent.jsonl | wc -l")) >= count
 
 with subtest("everything that was sent before is answered, and new messages are"):
-    machine.succeed("corral-vm client --seed 1 --count 5 --seconds 0.5 --plain", timeout=400)
+    machine.succeed("corral-vm client --seed 1 --count 5 --seconds 0.5 --plain", timeout=700)
 
 with subtest("what was sent, seen, done and remembered agrees"):
     machine.succeed("systemctl stop cowboy-scout cowboy-runner-scout")

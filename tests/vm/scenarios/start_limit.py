@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.vm.names import machine, subtest
 
-UNITS = ("redis-cowboy", "cowboy-scout", "cowboy-runner-scout")
+UNITS = ("redis-cowboy", "cowboy-scout", "cowboy-runner-scout", "tamq-alice")
 # One more than the starts that systemd allows unless a unit says otherwise.
 KILLS = 6
 # Kills each unit as soon as it runs again; a unit that was given up ends the loop.
@@ -29,7 +29,7 @@ exit $status
 
 def kill_in_a_row(*units: str) -> int:
     names = " ".join(units)
-    return machine.execute(AGAIN % (KILLS, names, names), timeout=400)[0]
+    return machine.execute(AGAIN % (KILLS, names, names), timeout=600)[0]
 
 
 with subtest("everything is up"):

@@ -1,5 +1,6 @@
 [
   ./etc.nix
+  ./matrix.nix
   ./networking.nix
   ./nixpkgs.nix
   ./redis.nix

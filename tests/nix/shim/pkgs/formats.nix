@@ -53,6 +53,13 @@ in
     # As jq writes it: two spaces a level.
     generate = name: data: pkgs.writeText name "${indented "" data}\n";
   };
+  yaml = _: {
+    type = value // {
+      description = "YAML value";
+    };
+    # JSON is YAML; nothing of it is compared.
+    generate = name: data: pkgs.writeText name "${indented "" data}\n";
+  };
   keyValue =
     {
       listsAsDuplicateKeys ? false,

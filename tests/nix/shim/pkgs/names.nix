@@ -21,9 +21,11 @@ in
   iptables = program "1.8" "iptables";
   iputils = package "20250605";
   jq = program "1.8" "jq";
+  matrix-synapse = program "1.163" "synapse_homeserver";
   netcat = program "4.2" "nc";
   nftables = program "1.1" "nft";
   openssl = program "3.6" "openssl";
+  postgresql = program "17.7" "psql";
   procps = package "4.0";
   redis = program "8.2" "redis-cli" // {
     serverBin = "redis-server";

@@ -21,20 +21,25 @@ let
     };
   named = name: builders.package "python${version}-${name}" { version = "0"; };
   packages = lib.genAttrs [
+    "aiohttp"
     "aiosqlite"
+    "asyncpg"
     "click"
     "hiredis"
     "hypothesis"
+    "mautrix"
     "mypy"
     "prometheus-client"
     "pydantic"
     "pydantic-settings"
+    "pyte"
     "pytest"
     "redis"
     "rich"
     "ruff"
     "setuptools"
     "structlog"
+    "wcwidth"
   ] named
   // {
     inherit python;

@@ -1,0 +1,3 @@
+BEGIN IMMEDIATE;
+INSERT INTO probe (data) VALUES (?);
+COMMIT

@@ -1,0 +1,31 @@
+# What the machines with rooms have in common: Synapse on SQLite, and a bridge on a slow machine.
+{ ... }:
+{
+  services.matrix-synapse = {
+    enable = true;
+    settings = {
+      server_name = "corral.test";
+      database.name = "sqlite3";
+      # The scenario's people register by themselves, and nobody else is there.
+      enable_registration = true;
+      enable_registration_without_verification = true;
+      report_stats = false;
+      trusted_key_servers = [ ];
+      presence.enabled = false;
+      rc_message = {
+        per_second = 1000;
+        burst_count = 1000;
+      };
+    };
+  };
+
+  services.a2a-bridge.settings = {
+    # An emulated machine pauses for seconds; a killed database's jobs go on after as long.
+    lease_s = 10;
+    sender_rate_per_min = 0;
+    room_rate_per_min = 0;
+  };
+
+  # Somebody who has nothing to do with any of it.
+  users.users.alice.isNormalUser = true;
+}
