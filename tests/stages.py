@@ -1,12 +1,12 @@
 """The stages of `./corral test`: `python -m tests.stages [STAGE | TEST]… [-k EXPR] [-- …]`.
 
 Each stage is a pytest run of one folder, in its own process group and within a time bound; fast
-stages come first. When all are run, two lanes of stages run side by side: tests wait more than they
-work. What the second prints is shown when it has ended; `--one-by-one` is without lanes. `unit` and
-`contract` run again with the oldest supported dependencies, in an environment of their own, less
-the tests in which these have no part (tests/contract/once.py). What was started and left running
-fails a stage, and so does a stage in which nothing was found to run. With CI=true a skipped test is
-a failure, too.
+stages come first. When all are run, three of them run side by side (tests/lanes.py), and after them
+`vm`, which needs the whole machine; `--one-by-one` is without that. `contract` is two halves: the
+files in its folder, and its folders. `unit` and `contract` run again with the oldest supported
+dependencies, in an environment of their own, less the tests in which these have no part
+(tests/contract/once.py). What was started and left running fails a stage, and so does a stage in
+which nothing was found to run. With CI=true a skipped test is a failure, too.
 
 The last line is `N passed, N failed, N skipped`. Exit status: 0, 1 (a failure), 64 (usage).
 """
@@ -20,18 +20,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from tests import seeds
 from tests.bounded import Bounded, Ending
+from tests.lanes import Job, Lanes, inherited
 
 ROOT = Path(__file__).resolve().parent.parent
-TOTAL_BOUND_CI_S = 57 * 60
+TOTAL_BOUND_CI_S = 78 * 60
 NOTHING_COLLECTED = 5
 EXIT_USAGE = 64
+
+
+class Half(Enum):
+    """Of a folder's tests: the files in it, or what is in its own folders."""
+
+    FILES = ""
+    FOLDERS = "folders"
 
 
 @dataclass(frozen=True)
@@ -39,30 +47,40 @@ class Stage:
     folder: str
     bound_s: int
     floor: bool = False
+    half: Half | None = None
+    alone: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.folder} (floor)" if self.floor else self.folder
+        of_it = self.half.value if self.half else "floor" if self.floor else ""
+        return f"{self.folder} ({of_it})" if of_it else self.folder
+
+    def paths(self) -> list[str]:
+        """What pytest is told to run."""
+        whole = Path("tests") / self.folder
+        match self.half:
+            case None:
+                return [str(whole)]
+            case Half.FILES:
+                return [str(path) for path in sorted(whole.glob("test_*.py"))]
+            case Half.FOLDERS:
+                return [str(path.parent) for path in sorted(whole.glob("*/__init__.py"))]
 
 
-# In the order in which they run. `./corral --help` and its completions list the folders, too.
+# As they run one by one. `./corral --help` and its completions list the folders, too.
 STAGES = (
     Stage("lint", bound_s=600),
     Stage("unit", bound_s=900),
     Stage("unit", bound_s=900, floor=True),
     Stage("nix", bound_s=900),
-    Stage("contract", bound_s=2400),
+    Stage("contract", bound_s=2400, half=Half.FILES),
+    Stage("contract", bound_s=2400, half=Half.FOLDERS),
     Stage("contract", bound_s=2400, floor=True),
-    Stage("crash", bound_s=1800),
-    Stage("vm", bound_s=1800),
+    Stage("crash", bound_s=2400),
+    Stage("vm", bound_s=1800, alone=True),
 )
-
-
-# Together they are all stages. What works most comes last: the other lane has ended by then.
-LANES = (
-    ("lint", "unit", "nix", "contract", "vm"),
-    ("unit (floor)", "contract (floor)", "crash"),
-)
+# Side by side the long ones begin early, so that none is left to run on its own.
+SIDE_BY_SIDE = ("lint", "unit", "unit (floor)", "crash", "contract (floor)")
 
 
 @dataclass
@@ -84,7 +102,8 @@ class Result:
 class Selection:
     """What to run: stages; within them perhaps only some tests, which may then be nowhere.
 
-    `results`: this is a lane, and tells there what came of it.
+    `results`: this is one stage beside others, and tells there what came of it; `until`, of the
+    monotonic clock, is when all must have ended.
     """
 
     stages: tuple[Stage, ...]
@@ -93,6 +112,7 @@ class Selection:
     narrowed: bool
     one_by_one: bool = False
     results: Path | None = None
+    until: float | None = None
 
 
 class UsageError(Exception):
@@ -109,10 +129,12 @@ def parse(arguments: Sequence[str]) -> Selection:
     parser.add_argument("-k", metavar="EXPR", help="only tests whose name matches, as in pytest")
     parser.add_argument("--one-by-one", action="store_true", help="one stage after the other")
     parser.add_argument("--lane", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     parsed, unknown = parser.parse_known_args(own)
     if parsed.lane is not None:
         lane = tuple(stage for stage in STAGES if stage.name in parsed.what)
-        return Selection(lane, {}, [*unknown, *rest], narrowed=False, results=parsed.lane)
+        told, until = parsed.lane, parsed.until
+        return Selection(lane, {}, [*unknown, *rest], narrowed=False, results=told, until=until)
     options = [*unknown, *rest, *(["-k", parsed.k] if parsed.k else [])]
     folders = {stage.folder for stage in STAGES}
     stages: list[Stage] = []
@@ -127,7 +149,8 @@ def parse(arguments: Sequence[str]) -> Selection:
         else:
             raise UsageError(f"no stage or test {what}; the stages are: {_names()}")
     narrowed = bool(tests or parsed.k)
-    wanted = [*stages, *(stage for stage in STAGES if stage.folder in tests and not stage.floor)]
+    whole = [one for one in STAGES if not one.floor and one.half is not Half.FOLDERS]
+    wanted = [*stages, *(stage for stage in whole if stage.folder in tests)]
     chosen = tuple(stage for stage in STAGES if stage in wanted) if wanted else STAGES
     if narrowed and not any(stage.floor and stage.name in parsed.what for stage in STAGES):
         chosen = tuple(stage for stage in chosen if not stage.floor)
@@ -153,7 +176,7 @@ class Runner:
         self._selection = selection
         self._ci = ci
         self._bounded = Bounded()
-        self._deadline = time.monotonic() + (TOTAL_BOUND_CI_S if ci else 24 * 3600)
+        self._deadline = selection.until or deadline(ci=ci)
         self._env = os.environ | {
             seeds.VARIABLE: str(seed),
             "PYTHONHASHSEED": str(seed),
@@ -180,7 +203,7 @@ class Runner:
         return result
 
     def _argv(self, python: Path, stage: Stage, tally: Path) -> list[str]:
-        tests = self._selection.tests.get(stage.folder) or [f"tests/{stage.folder}"]
+        tests = self._selection.tests.get(stage.folder) or stage.paths()
         own = ["-q", "--no-header", "-p", "tests.tally", "--tally", str(tally)]
         python_argv = [str(python), "-P", "-m", "pytest"]
         if stage.floor:
@@ -195,6 +218,11 @@ class Runner:
             result.fail("did not run: its environment could not be made")
             return None
         return Path(f"{venv}-floor") / "bin" / "python"
+
+
+def deadline(*, ci: bool) -> float:
+    """By the monotonic clock: when all stages must have ended, if they begin now."""
+    return time.monotonic() + (TOTAL_BOUND_CI_S if ci else 24 * 3600)
 
 
 def left_out(python: Path) -> list[str]:
@@ -263,11 +291,11 @@ def main(arguments: Sequence[str]) -> int:
     seed = seeds.choose()
     if selection.results is not None:
         results = _run_all(selection, Runner(selection, seed, ci=ci))
-        selection.results.write_text(json.dumps([_as_fields(one) for one in results]))
+        selection.results.write_text(json.dumps(_as_fields(results[0])))
         return 0
     print(f"{seeds.VARIABLE}={seed} (set it to repeat this run)", flush=True)
     if selection.stages == STAGES and not selection.narrowed and not selection.one_by_one:
-        results = _run_lanes(selection, seed)
+        results = _run_side_by_side(selection, seed, deadline(ci=ci))
     else:
         results = _run_all(selection, Runner(selection, seed, ci=ci))
     if selection.narrowed and not any(r.passed + r.failed + r.skipped for r in results):
@@ -287,70 +315,48 @@ def _run_all(selection: Selection, runner: Runner) -> list[Result]:
     return results
 
 
-def _run_lanes(selection: Selection, seed: int) -> list[Result]:
-    """Each lane is a process like this one, which owns what its stages leave behind."""
-    with tempfile.TemporaryDirectory(prefix="corral-lanes-") as scratch, ExitStack() as files:
-        lanes: list[Lane] = []
-        for number, names in enumerate(LANES):
-            told, printed = Path(scratch) / f"{number}.json", Path(scratch) / f"{number}.out"
-            argv = [sys.executable, "-P", "-m", "tests.stages", "--lane", str(told), *names]
-            out = files.enter_context(printed.open("wb")) if number else None
-            process = subprocess.Popen(
-                [*argv, "--", *selection.options],
-                env=os.environ | {seeds.VARIABLE: str(seed)},
-                stdout=out,
-                stderr=out,
-                process_group=0,
+def _run_side_by_side(selection: Selection, seed: int, until: float) -> list[Result]:
+    """Each stage is run by a process like this one, which owns what the stage leaves behind."""
+    with tempfile.TemporaryDirectory(prefix="corral-lanes-") as scratch:
+        told = {stage.name: Path(scratch) / f"{n}.json" for n, stage in enumerate(STAGES)}
+        this = [sys.executable, "-P", "-m", "tests.stages", "--until", str(until)]
+        order = sorted(STAGES, key=_turn)
+        jobs = [
+            Job(
+                stage.name,
+                [*this, "--lane", str(told[stage.name]), stage.name, "--", *selection.options],
+                stage.alone,
             )
-            lanes.append(Lane(names, process, told, printed))
-        _await(lanes)
-        for lane in lanes[1:]:
-            print(lane.printed.read_text(errors="replace"), end="", flush=True)
-        found = {one.stage.name: one for lane in lanes for one in lane.results()}
-    return [found[stage.name] for stage in STAGES]
+            for stage in order
+        ]
+        lanes = Lanes(Path(scratch), inherited(**{seeds.VARIABLE: str(seed)}))
+        statuses = lanes.run(jobs)
+        return [told_of(stage, told[stage.name], statuses.get(stage.name)) for stage in STAGES]
 
 
-@dataclass
-class Lane:
-    names: tuple[str, ...]
-    process: "subprocess.Popen[bytes]"
-    told: Path
-    printed: Path
-
-    def results(self) -> list[Result]:
-        """Of each of its stages; a stage of which it told nothing has failed."""
-        fields = json.loads(self.told.read_text()) if self.told.exists() else []
-        known = {one["name"]: one for one in fields}
-        found = []
-        for stage in STAGES:
-            if stage.name in known:
-                found.append(_from_fields(stage, known[stage.name]))
-            elif stage.name in self.names:
-                found.append(Result(stage))
-                found[-1].fail(f"did not run: its lane ended with {self.process.returncode}")
-        return found
+def _turn(stage: Stage) -> int:
+    """What runs alone comes last; before it, what is not named in SIDE_BY_SIDE."""
+    if stage.alone:
+        return len(SIDE_BY_SIDE) + 1
+    return SIDE_BY_SIDE.index(stage.name) if stage.name in SIDE_BY_SIDE else len(SIDE_BY_SIDE)
 
 
-def _await(lanes: Sequence[Lane]) -> None:
-    """A wish to stop is passed on; each lane then ends its stage and what that started."""
-    try:
-        for lane in lanes:
-            lane.process.wait()
-    except KeyboardInterrupt:
-        for lane in lanes:
-            with suppress(ProcessLookupError):
-                lane.process.terminate()
-        for lane in lanes:
-            lane.process.wait()
+def told_of(stage: Stage, file: Path, status: int | None) -> Result:
+    """What a stage's process told of it; one that told nothing has failed."""
+    if file.exists():
+        return _from_fields(stage, json.loads(file.read_text()))
+    result = Result(stage)
+    how = "it did not begin" if status is None else f"its process ended with {status}"
+    result.fail(f"did not run: {how}")
+    return result
 
 
 def _as_fields(result: Result) -> dict[str, Any]:
-    return {**vars(result), "stage": None, "name": result.stage.name}
+    return {name: value for name, value in vars(result).items() if name != "stage"}
 
 
 def _from_fields(stage: Stage, fields: dict[str, Any]) -> Result:
-    given = {name: value for name, value in fields.items() if name not in {"stage", "name"}}
-    return Result(stage, **given)
+    return Result(stage, **fields)
 
 
 def _line(result: Result) -> str:
@@ -359,10 +365,10 @@ def _line(result: Result) -> str:
 
 
 def _report(results: Sequence[Result], *, ci: bool) -> int:
-    print(f"\n{'stage':<18}{'passed':>8}{'failed':>8}{'skipped':>8}{'time':>8}")
+    print(f"\n{'stage':<20}{'passed':>8}{'failed':>8}{'skipped':>8}{'time':>8}")
     for one in results:
         print(
-            f"{one.stage.name:<18}{one.passed:>8}{one.failed:>8}{one.skipped:>8}"
+            f"{one.stage.name:<20}{one.passed:>8}{one.failed:>8}{one.skipped:>8}"
             f"{one.took_s:>6.0f} s{''.join(f'  {note}' for note in one.notes)}"
         )
     passed = sum(one.passed for one in results)

@@ -26,6 +26,7 @@ def test_everything_by_default_with_floor_after_ceiling() -> None:
         "unit (floor)",
         "nix",
         "contract",
+        "contract (folders)",
         "contract (floor)",
         "crash",
         "vm",
@@ -37,7 +38,8 @@ def test_every_folder_of_a_stage_exists() -> None:
 
 
 def test_named_stages_run_in_their_own_order() -> None:
-    assert names(stages.parse(["contract", "lint"])) == ["lint", "contract", "contract (floor)"]
+    contract = ["contract", "contract (folders)", "contract (floor)"]
+    assert names(stages.parse(["contract", "lint"])) == ["lint", *contract]
     assert names(stages.parse(["unit (floor)"])) == ["unit (floor)"]
 
 
@@ -58,33 +60,49 @@ def test_what_runs_once_is_there_and_is_not_left_out_with_another_python(tmp_pat
     assert stages.left_out(other) == []
 
 
-def test_the_lanes_are_all_stages_once() -> None:
-    names_of = [name for lane in stages.LANES for name in lane]
-    assert sorted(names_of) == sorted(stage.name for stage in stages.STAGES)
-    lane = stages.parse(["--lane", "told", *stages.LANES[1]])
-    assert names(lane) == list(stages.LANES[1])
-    assert lane.results == Path("told")
+def test_the_halves_of_a_folder_are_all_of_it_once() -> None:
+    halves = [path for stage in stages.STAGES if stage.half for path in stage.paths()]
+    found = [
+        test
+        for path in map(Path, halves)
+        for test in ([path] if path.is_file() else sorted(path.rglob("test_*.py")))
+    ]
+    assert len(found) > len(halves)
+    assert sorted(found) == sorted(Path("tests/contract").rglob("test_*.py"))
 
 
-def test_what_a_lane_does_not_tell_has_failed(tmp_path: Path) -> None:
+def test_what_works_alone_comes_last_and_the_order_names_stages() -> None:
+    assert set(stages.SIDE_BY_SIDE) <= {stage.name for stage in stages.STAGES}
+    order = [stage.name for stage in sorted(stages.STAGES, key=stages._turn)]
+    assert order[:3] == ["lint", "unit", "unit (floor)"]
+    assert order[-1] == "vm"
+    assert [stage.name for stage in stages.STAGES if stage.alone] == ["vm"]
+
+
+def test_a_stage_beside_others_is_given_its_time_and_tells_what_came_of_it() -> None:
+    one = stages.parse(["--until", "5.5", "--lane", "told", "contract (folders)", "--", "-x"])
+    assert names(one) == ["contract (folders)"]
+    assert (one.results, one.until, one.options) == (Path("told"), 5.5, ["-x"])
+    assert stages.Runner(one, 1, ci=True)._deadline == 5.5
+
+
+def test_what_a_stage_does_not_tell_has_failed(tmp_path: Path) -> None:
     first, second = stages.STAGES[:2]
     told = stages.Result(first, passed=3, skipped=1, took_s=2.5, notes=["said"])
-    (tmp_path / "told").write_text(json.dumps([stages._as_fields(told)]))
-    process = subprocess.Popen(["false"])
-    process.wait()
-    lane = stages.Lane((first.name, second.name), process, tmp_path / "told", tmp_path / "out")
-    known, unknown = lane.results()
-    assert known == told
+    (tmp_path / "told").write_text(json.dumps(stages._as_fields(told)))
+    assert stages.told_of(first, tmp_path / "told", 0) == told
+    unknown = stages.told_of(second, tmp_path / "nothing", -9)
     assert (unknown.stage, unknown.failed) == (second, 1)
-    assert unknown.notes == ["did not run: its lane ended with 1"]
-    silent = stages.Lane((first.name,), process, tmp_path / "nothing", tmp_path / "out")
-    assert [one.failed for one in silent.results()] == [1]
+    assert unknown.notes == ["did not run: its process ended with -9"]
+    never = stages.told_of(second, tmp_path / "nothing", None)
+    assert (never.failed, never.notes) == (1, ["did not run: it did not begin"])
 
 
 def test_one_test_runs_once() -> None:
     selection = stages.parse(["tests/unit/test_x.py::test_y"])
     assert names(selection) == ["unit"]
     assert selection.tests == {"unit": ["tests/unit/test_x.py::test_y"]}
+    assert names(stages.parse(["tests/contract/tamq/test_x.py"])) == ["contract"]
 
 
 def test_options_go_to_pytest() -> None:
