@@ -5,9 +5,9 @@ What the oldest that still runs prints is shown as it comes; what the others pri
 """
 
 import os
+import select
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +32,7 @@ class _Running:
     job: Job
     process: "subprocess.Popen[bytes]"
     printed: BinaryIO
+    over: int  # a descriptor that is readable when the process has ended
 
     def show(self) -> None:
         if new := self.printed.read():
@@ -62,7 +63,7 @@ class Lanes:
                 while waiting and self._has_room(waiting[0]):
                     self._begin(waiting.pop(0))
                 shown = self._show(shown)
-                time.sleep(LOOK_EVERY_S)
+                select.select([one.over for one in self._running()], [], [], LOOK_EVERY_S)
         except KeyboardInterrupt:
             for one in self._running():
                 with suppress(ProcessLookupError):
@@ -72,6 +73,7 @@ class Lanes:
         self._show(shown)
         for one in self._begun:
             one.printed.close()
+            os.close(one.over)
         return {one.job.name: one.process.returncode for one in self._begun}
 
     def _running(self) -> list[_Running]:
@@ -94,7 +96,7 @@ class Lanes:
                 stderr=subprocess.STDOUT,
                 process_group=0,
             )
-        self._begun.append(_Running(job, process, path.open("rb")))
+        self._begun.append(_Running(job, process, path.open("rb"), os.pidfd_open(process.pid)))
 
     def _show(self, shown: int) -> int:
         """Of those from number `shown` on: the first that runs, and all that ended before it."""

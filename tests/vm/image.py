@@ -29,7 +29,10 @@ REQUIREMENTS = ROOT / "python" / "requirements" / "runtime.txt"
 PREFIX = "opt/corral"  # where the services' Python environment is, in the machine
 DISK_BYTES = 2 * 1024**3
 INODES = 100_000
+BUILT = "image.json"  # written last
 UNUSED_MAX_S = 7 * 24 * 3600
+# Where root's images are: only root can build one, and every user runs machines of it.
+SHARED = Path("/var/cache/corral/vm")
 # What a disk, a console and a network card of the machine need before the root is mounted.
 MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "virtio_rng", "virtio_net", "autofs4")
 SAY = Callable[[str], None]
@@ -61,8 +64,8 @@ class Image:
 
 def cache_folder() -> Path:
     """Of all images, and of what was found out about this machine."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "corral" / "vm"
+    own = SHARED.parent.parent if os.geteuid() == 0 else Path.home() / ".cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or own) / "corral" / "vm"
 
 
 def inputs_hash(release: Release) -> str:
@@ -82,16 +85,23 @@ def image(say: SAY, *, rebuild: bool = False) -> Image:
     """The image for this checkout, built when there is none. VmError says what is missing."""
     debian.require_tools()
     release = debian.release()
-    folder = cache_folder() / f"image-{inputs_hash(release)}"
+    name = f"image-{inputs_hash(release)}"
+    folder = cache_folder() / name
     folder.parent.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() != 0 and not rebuild and (SHARED / name / BUILT).exists():
+        return _read(SHARED / name)
     with _locked(folder.with_suffix(".lock"), say):
         if rebuild:
             shutil.rmtree(folder, ignore_errors=True)
-        if not (folder / "image.json").exists():
+        if not (folder / BUILT).exists():
             _build(folder, release, say)
             _forget_unused(folder)
     os.utime(folder)
-    return Image(folder, **json.loads((folder / "image.json").read_text(encoding="utf-8")))
+    return _read(folder)
+
+
+def _read(folder: Path) -> Image:
+    return Image(folder, **json.loads((folder / BUILT).read_text(encoding="utf-8")))
 
 
 def listed(name: str) -> list[str]:
@@ -106,8 +116,8 @@ def listed(name: str) -> list[str]:
 def _build(folder: Path, release: Release, say: SAY) -> None:
     if os.geteuid() != 0:
         raise VmError(
-            "the image of the test machine must be built as root, once",
-            hint="run as root: ./corral vm image",
+            "the image of the test machine must be built as root, once for all users",
+            hint="run as root, in this checkout: ./corral vm image",
         )
     began = time.monotonic()
     work = folder.with_suffix(".new")
@@ -129,7 +139,7 @@ def _build(folder: Path, release: Release, say: SAY) -> None:
     say(f"  configured after {time.monotonic() - began:.0f} s")
     _make_disk(tree, work / "root.ext4")
     shutil.rmtree(tree)
-    (work / "image.json").write_text(json.dumps({"python": python}), encoding="utf-8")
+    (work / BUILT).write_text(json.dumps({"python": python}), encoding="utf-8")
     work.rename(folder)
     say(f"image built in {time.monotonic() - began:.0f} s: {folder}")
 

@@ -46,9 +46,28 @@ def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyP
 
 def test_only_root_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(image, "SHARED", tmp_path / "shared")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(VmError, match="must be built as root"):
         image.image(lambda _: None)
+
+
+def test_the_image_that_root_built_is_every_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(image, "SHARED", tmp_path / "cache" / "corral" / "vm")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert image.cache_folder() == image.SHARED
+    built = image.SHARED / f"image-{image.inputs_hash(debian.release())}"
+    built.mkdir(parents=True)
+    (built / image.BUILT).write_text('{"python": "3.11.2"}')
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert image.cache_folder() == tmp_path / "home" / ".cache" / "corral" / "vm"
+    assert image.image(lambda _: None) == image.Image(built, "3.11.2")
+    with pytest.raises(VmError, match="must be built as root"):
+        image.image(lambda _: None, rebuild=True)
 
 
 def test_modules_are_loaded_after_what_they_need() -> None:
