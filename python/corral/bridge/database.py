@@ -119,6 +119,7 @@ class Ledger:
     """
 
     def __init__(self, target: Target, size: int) -> None:
+        self.pooled: Final = target.pooled
         self._pool = asyncpg.create_pool(min_size=0, max_size=size, reset=_keep, **_options(target))
 
     async def __aenter__(self) -> Self:

@@ -45,14 +45,22 @@ async def find(ledger: Ledger, any_id: str) -> str:
 
 
 async def shown(ledger: Ledger, job_id: str) -> Row:
-    """Everything but content, with its `controls`. `NoSuchJobError`."""
+    """Everything but content, with its `controls`. `NoSuchJobError`.
+
+    `worker_seen`: whether who holds it has a session in the database; None behind a pooler of
+    transactions, where nobody has one.
+    """
     row = await ledger.fetchrow(SQL["show"], job_id)
     if row is None:
         raise NoSuchJobError(f"there is no job {job_id}", ids={"job_id": job_id})
     controls = [_plain(one) for one in await ledger.fetch(SQL["controls"], job_id)]
-    workers = await ledger.fetch(WORK["workers"], "") if row["lease_owner"] else ()
-    seen = any(one["alive"] and one["worker_id"] == row["lease_owner"] for one in workers)
+    seen = None if ledger.pooled else await _has_session(ledger, row["lease_owner"])
     return {**_plain(row), "worker_seen": seen, "controls": controls}
+
+
+async def _has_session(ledger: Ledger, worker: str | None) -> bool:
+    workers = await ledger.fetch(WORK["workers"], "") if worker else ()
+    return any(one["alive"] and one["worker_id"] == worker for one in workers)
 
 
 def whoami() -> str:
@@ -146,6 +154,8 @@ def _of_work(row: Row) -> list[str]:
 def _of_lease(row: Row) -> str:
     if not row["lease_valid"]:
         return "had it; its lease is over"
+    if row["worker_seen"] is None:
+        return "has it in work, or has ended: behind a pooler that shows when the lease is over"
     if not row["worker_seen"]:
         return "holds it, and has no session in the database: it has ended, or is cut off"
     return "has it in work"

@@ -8,7 +8,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-from corral.bridge.database import Target, check_sessions, connect, connection
+from corral.bridge import operations
+from corral.bridge.database import Ledger, Target, check_sessions, connect, connection
 from corral.bridge.doctor_facts import ledger_facts
 from corral.bridge.errors import PooledError
 from corral.bridge.replica import Replica
@@ -90,3 +91,16 @@ async def test_f54_jobs_are_done_through_a_pooler_and_no_lock_is_left(
         # But for the moments of a claim; what is left behind would stay.
         none = "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'"
         await until_async(lambda: bridge.pool.fetchval(none), PATIENCE_S, "no lock")
+
+
+async def test_behind_a_pooler_nobody_is_said_to_have_ended(
+    one_target: Target, tmp_path: Path
+) -> None:
+    """No worker has a session there, so that it has none says nothing."""
+    async with behind(one_target, tmp_path, pooled=True) as target, Bridge(target) as bridge:
+        await bridge.receive(mention("a", text="task 600 x"))
+        await bridge.reaches("awaiting_task")
+        async with Ledger(target, 1) as asked:
+            shown = await operations.shown(asked, await operations.find(asked, "$a"))
+        assert (shown["lease_valid"], shown["worker_seen"]) == (True, None)
+        assert "behind a pooler" in "\n".join(operations.explained(shown))
