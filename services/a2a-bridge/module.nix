@@ -37,24 +37,21 @@ let
   config' = "/etc/a2a-bridge/settings.json";
   program = lib.getExe' cfg.package "a2a-bridge";
 
-  # By them the service reaches agents' sockets.
-  groups = config.systemd.services.${derived.unit}.serviceConfig.SupplementaryGroups or [ ];
-
-  # On PATH: the program with what the service has. Before the same name of another package.
-  operator = pkgs.writeTextFile {
-    name = "a2a-bridge-operator";
-    executable = true;
-    destination = "/bin/a2a-bridge";
-    text = ''
-      #!${pkgs.runtimeShell}
-      PROGRAM=${program}
-      SYSTEMD_RUN=${config.systemd.package}/bin/systemd-run
-      SERVICE_USER=${user}
-      SETTINGS=${config'}
-      SECRETS=(${lib.escapeShellArgs (derived.loadCredentials derived.credentials)})
-      MEMBER_OF=(${lib.escapeShellArgs groups})
-      ${builtins.readFile ./operator.sh}'';
-    meta.priority = 3;
+  # Its groups are how it reaches agents' sockets.
+  operator = import ../operator.nix {
+    inherit
+      config
+      lib
+      pkgs
+      user
+      ;
+    inherit (cfg) package;
+    name = "a2a-bridge";
+    service = derived.unit;
+    what = "bridge";
+    variable = "BRIDGE_CONFIG";
+    settings = config';
+    secrets = derived.loadCredentials derived.credentials;
   };
 
   # No start without the registration; a restart of that unit, which is how a token or an agent

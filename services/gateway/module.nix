@@ -14,6 +14,7 @@ let
   hasMetrics = metricsDirectory != null;
 
   tokens = "${derived.tokensUnit}.service";
+  config' = "/etc/a2a-gateway/settings.json";
 
   # Checked by the program that reads it, when it is built. The secrets are not there then.
   settingsFile =
@@ -28,6 +29,23 @@ let
         GATEWAY_CONFIG="$textPath" corral-gateway check-config
         cp "$textPath" "$out"
       '';
+
+  # Its settings name the secrets that the running service has.
+  operator = import ../operator.nix {
+    inherit
+      config
+      lib
+      pkgs
+      user
+      ;
+    inherit (cfg) package;
+    name = "corral-gateway";
+    service = derived.unit;
+    what = "gateway";
+    variable = "GATEWAY_CONFIG";
+    settings = config';
+    namespace = derived.namespacePath;
+  };
 
   # No start without the tokens.
   holder = {
@@ -53,7 +71,7 @@ in
 
   config = lib.mkIf cfg.enable {
     environment.etc."a2a-gateway/settings.json".source = settingsFile;
-    environment.systemPackages = [ cfg.package ];
+    environment.systemPackages = [ operator ];
 
     users.users.${user} = {
       isSystemUser = true;
@@ -92,7 +110,7 @@ in
             description = "A2A server in front of agents";
             # It waits for Redis by itself, and takes messages meanwhile.
             restartTriggers = [ settingsFile ];
-            environment.GATEWAY_CONFIG = "/etc/a2a-gateway/settings.json";
+            environment.GATEWAY_CONFIG = config';
             serviceConfig = hardening // {
               ExecStart = "${lib.getExe' cfg.package "corral-gateway"} run";
               User = user;

@@ -16,7 +16,7 @@ from tests.vm import scenario
 SIDE_BY_SIDE = 2
 # Longest first, so that none is left alone at the end; the first two need no frozen machine.
 FIRST = (
-    *("first_boot", "bridge_first_boot", "kills", "bridge_kills", "power"),
+    *("first_boot", "bridge_first_boot", "chain_kills", "kills", "bridge_kills", "power"),
     *("bridge_rollback", "chain_first_boot", "network", "start_limit"),
 )
 NAMES = [*FIRST, *(name for name in scenario.names() if name not in FIRST)]

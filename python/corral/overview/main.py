@@ -30,7 +30,7 @@ directories = click.option(
     multiple=True,
     type=click.Path(path_type=Path, file_okay=False),
     help="The directory of a ./corral up; may be repeated. Default: the environment's services, "
-    "else those of .corral/up and .corral/bridge.",
+    "else those of .corral/up and .corral/bridge, else the host's.",
 )
 
 
@@ -40,7 +40,8 @@ def cli() -> None:
     """All services of this host on one screen.
 
     Each is asked by its own program. Which are here, the environment says: COWBOY_CONFIG_DIR,
-    TAMQ_SOCKET, BRIDGE_CONFIG, GATEWAY_CONFIG.
+    TAMQ_SOCKET, BRIDGE_CONFIG, GATEWAY_CONFIG. Without them: what a ./corral up here has, else
+    what the NixOS modules set up on this host (as root).
     """
 
 
@@ -125,6 +126,9 @@ def _here(chosen: Sequence[Path]) -> tuple[list[Any], dict[str, str]]:
     if not here and not chosen:
         found = [one for one in UP if (one / programs.ENV_FILE).is_file()]
         variables = programs.environment(found, os.environ)
+        here = programs.present(variables)
+    if not here and not chosen:
+        variables = {**os.environ, **programs.of_host()}
         here = programs.present(variables)
     if not here:
         raise UnavailableError(

@@ -24,6 +24,11 @@ ANSWER_MAX_BYTES: Final = 16 * 1024 * 1024
 ENV_FILE: Final = "env"
 EXPORT: Final = re.compile(r"export ([A-Z][A-Z0-9_]*)=(.*)")
 
+HOST_FILES: Final = {
+    "BRIDGE_CONFIG": "a2a-bridge/settings.json",
+    "GATEWAY_CONFIG": "a2a-gateway/settings.json",
+}
+
 
 @dataclass(frozen=True)
 class Question:
@@ -105,6 +110,21 @@ def environment(directories: Sequence[Path], base: Mapping[str, str]) -> dict[st
             if said is None:
                 raise ConfigError(f"{file}: line {number} is no `export NAME=value`")
             found[said[1]] = "".join(shlex.split(said[2]))
+    return found
+
+
+def of_host(etc: Path = Path("/etc")) -> dict[str, str]:
+    """What leads to the services that the NixOS modules set up; of TAMQ, to this user's own."""
+    from corral.tamq import host
+
+    found = {
+        variable: str(etc / file) for variable, file in HOST_FILES.items() if (etc / file).is_file()
+    }
+    if any((etc / "cowboy").glob("*/sources.json")):
+        found["COWBOY_CONFIG_DIR"] = str(etc / "cowboy")
+    socket = host.socket_of(host.own_name())
+    if socket is not None:
+        found["TAMQ_SOCKET"] = str(socket)
     return found
 
 

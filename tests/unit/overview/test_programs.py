@@ -10,7 +10,17 @@ import pytest
 
 from corral.core.errors import ConfigError
 from corral.overview import programs
-from corral.overview.programs import DOCTOR, PROGRAMS, Answer, answer_of, ask, environment, present
+from corral.overview.programs import (
+    DOCTOR,
+    PROGRAMS,
+    Answer,
+    answer_of,
+    ask,
+    environment,
+    of_host,
+    present,
+)
+from corral.tamq import host
 
 COWBOY = PROGRAMS[0]
 
@@ -18,6 +28,32 @@ COWBOY = PROGRAMS[0]
 def test_the_environment_says_which_services_are_here() -> None:
     assert present({}) == []
     assert [one.name for one in present({"TAMQ_SOCKET": "/s", "COWBOY_CONFIG_DIR": ""})] == ["tamq"]
+
+
+def test_what_the_modules_set_up_on_a_host_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "FOLDER", tmp_path / "tamq")
+    assert of_host(tmp_path) == {}
+    user = host.own_name()
+    assert user is not None
+    files = {
+        "cowboy/scout/sources.json": "{}",
+        "a2a-bridge/settings.json": "{}",
+        "a2a-gateway/settings.json": "{}",
+        f"tamq/{user}/settings.json": '{"socket": "/run/tamq/me/tamq.sock"}',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    found = of_host(tmp_path)
+    assert found == {
+        "COWBOY_CONFIG_DIR": f"{tmp_path}/cowboy",
+        "BRIDGE_CONFIG": f"{tmp_path}/a2a-bridge/settings.json",
+        "GATEWAY_CONFIG": f"{tmp_path}/a2a-gateway/settings.json",
+        "TAMQ_SOCKET": "/run/tamq/me/tamq.sock",
+    }
+    assert present(found) == list(PROGRAMS)
 
 
 def test_the_files_of_deployments_are_read_and_nothing_is_run(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@
     judge     reconciles what was sent, seen, done and remembered (daemon and runner stopped)
     left      notes what the judge looks at, and judges nothing
     ledger    prints the rows of the ledgers, without content
+    leaks     looks for the words of a file where nobody may find them
+    plant     puts a word in each of these places, for a control
 
 On a machine with a bridge, outside of any namespace:
 
@@ -61,6 +63,10 @@ def parser() -> argparse.ArgumentParser:
     release = commands.add_parser("release")
     release.add_argument("--later", type=int, default=0, help="migrations more; 0: the installed")
     release.add_argument("--unusable", action="store_true", help="for the installed release")
+    leaks = commands.add_parser("leaks")
+    leaks.add_argument("words", type=Path, help="a file; one of its lines is enough")
+    leaks.add_argument("--allow", action="append", default=[], help="files that begin with it")
+    commands.add_parser("plant").add_argument("words", type=Path)
     return top
 
 
@@ -140,14 +146,28 @@ def _release(chosen: argparse.Namespace) -> int:
     return release.installed()
 
 
+def _leaks(chosen: argparse.Namespace) -> int:
+    from tests.vm.programs import leaks
+
+    return leaks.run(chosen.words, chosen.allow)
+
+
+def _plant(chosen: argparse.Namespace) -> int:
+    from tests.vm.programs import leaks
+
+    return leaks.plant(chosen.words)
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "agent": _agent,
     "chain": _chain,
     "client": _client,
     "judge": _judge,
+    "leaks": _leaks,
     "ledger": _ledger,
     "left": _left,
     "mention": _mention,
+    "plant": _plant,
     "release": _release,
     "rooms": _rooms,
 }

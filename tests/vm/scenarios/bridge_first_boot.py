@@ -5,7 +5,7 @@ Synapse is the real one, on SQLite.
 
 import json
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tests.vm.names import machine, subtest
@@ -19,9 +19,9 @@ EXPOSURE_MAX = 2.0
 CYCLES = "journalctl -b --no-pager -o cat _PID=1 | grep -c 'ordering cycle' || true"
 # For the search for secrets.
 WORDS, CONTROL = "/run/words-real", "/run/words-control"
-PLACES = "/etc /nix /run /tmp /usr/local /var"
 ALLOWED = (f"{STATE}/", FILE, GIVEN, "/run/credentials/", WORDS, CONTROL)
 JOURNAL = "journalctl -b --no-pager -o export"
+NOWHERE = {"cmdline": [], "environ": [], "files": [], "journal": 0}
 
 
 def at(unit: str, moment: str) -> int:
@@ -45,19 +45,10 @@ def stat(path: str) -> str:
     return machine.succeed(f"stat -c '%U:%G %a' {path}").strip()
 
 
-def holders(what: str, words: str) -> list[str]:
-    """The names of the processes that have one of the words in their cmdline or environ."""
-    grep = f"grep -laF -f {words} /proc/[0-9]*/{what} 2>/dev/null || true"
-    return machine.succeed(f"for file in $({grep}); do cat ${{file%/*}}/comm; done").split()
-
-
-def files(words: str) -> list[str]:
-    found = machine.succeed(f"grep -rlF -D skip -f {words} {PLACES} 2>/dev/null || true")
-    return [path for path in found.splitlines() if not path.startswith(ALLOWED)]
-
-
-def in_journal(words: str) -> int:
-    return int(machine.succeed(f"{JOURNAL} | grep -acF -f {words} || true"))
+def leaks(words: str) -> dict[str, Any]:
+    allowed = " ".join(f"--allow {path}" for path in ALLOWED)
+    found: dict[str, Any] = json.loads(machine.execute(f"corral-vm leaks {words} {allowed}")[1])
+    return found
 
 
 with subtest("everything comes up by itself"):
@@ -114,20 +105,15 @@ with subtest("control: a planted word is found wherever it is"):
     machine.succeed(f"umask 077; cat {STATE}/*-token {GIVEN} >{WORDS}")
     assert machine.succeed(f"grep -c . {WORDS}").strip() == "3"
     machine.succeed(f"umask 077; echo planted-b71d >{CONTROL}")
-    machine.succeed(f'systemd-run --unit=argument sh -c ": $(cat {CONTROL}); sleep 600"')
-    machine.succeed(f"systemd-run --unit=variable --setenv=X=$(cat {CONTROL}) sleep 600")
-    machine.succeed(f"logger $(cat {CONTROL}); cp {CONTROL} /var/planted")
-    assert "sh" in holders("cmdline", CONTROL)
-    assert "sleep" in holders("environ", CONTROL)
-    assert "/var/planted" in files(CONTROL)
-    assert in_journal(CONTROL) > 0
+    machine.succeed(f"corral-vm plant {CONTROL}")
+    found = leaks(CONTROL)
+    assert "sh" in found["cmdline"], found
+    assert "sleep" in found["environ"], found
+    assert "/var/planted" in found["files"], found
+    assert found["journal"] > 0, found
 
 with subtest("no secret is in an argument, an environment, a file, the journal; no content either"):
-    assert holders("cmdline", WORDS) == []
-    assert holders("environ", WORDS) == []
-    found = files(WORDS)
-    assert found == [], found
-    assert in_journal(WORDS) == 0
+    assert leaks(WORDS) == NOWHERE
     assert int(machine.succeed(f"{JOURNAL} | grep -ac '_SYSTEMD_UNIT=a2a-bridge.service'")) > 0
     assert machine.succeed(f"{JOURNAL} | grep -acF said-0 || true") == "0\n"
 

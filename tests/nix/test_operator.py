@@ -1,4 +1,4 @@
-"""`a2a-bridge` as a host has it on PATH: with what the service has, for root alone."""
+"""A service's program as a host has it on PATH: with what the service has, for root alone."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from tests.nix import nix, rendered_hosts
 
 EXAMPLE = nix.EXAMPLES / "bridge-remote-postgres.nix"
-SCRIPT = nix.ROOT / "services" / "a2a-bridge" / "operator.sh"
+SCRIPT = nix.ROOT / "services" / "operator.sh"
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is let through")
 
 
@@ -21,7 +21,12 @@ def on_path(example: Path = EXAMPLE) -> str:
 
 
 def run(
-    folder: Path, *words: str, status: int = 0, user: int | None = None, **more: str
+    folder: Path,
+    *words: str,
+    status: int = 0,
+    user: int | None = None,
+    namespace: str = "",
+    **more: str,
 ) -> "subprocess.CompletedProcess[str]":
     """The script between a program and a systemd-run that say how they were called."""
     folder.chmod(0o755)
@@ -31,8 +36,9 @@ def run(
         file.chmod(0o755)
     text = f"""
       PROGRAM={folder}/program SYSTEMD_RUN={folder}/systemd-run
+      NAME=a2a-bridge SERVICE=a2a-bridge WHAT=bridge VARIABLE=BRIDGE_CONFIG
       SERVICE_USER=a2a-bridge SETTINGS=/etc/settings.json SECRETS=(one:/a two:/b)
-      MEMBER_OF=(agents)
+      MEMBER_OF=(agents) NAMESPACE={namespace}
       {SCRIPT.read_text()}"""
     return subprocess.run(
         ["bash", "-c", text, "a2a-bridge", *words],
@@ -64,6 +70,33 @@ def test_it_goes_before_the_program_of_the_package_that_cowboy_brings() -> None:
     assert "SERVICE_USER=a2a-bridge" in text
     assert "MEMBER_OF=(a2a-gateway)" in text
     assert "MEMBER_OF=()" in on_path()
+
+
+def test_the_gateways_looks_where_redis_is() -> None:
+    example = nix.EXAMPLES / "single-host.nix"
+    host = rendered_hosts.rendered(example)
+    text = host.files[host.commands["corral-gateway"]].text
+    unit = host.units["a2a-gateway.service"]
+    assert "SECRETS=()" in text
+    for name, key in (
+        ("SERVICE_USER", "User"),
+        ("SETTINGS", 'Environment="GATEWAY_CONFIG'),
+        ("NAMESPACE", "NetworkNamespacePath"),
+    ):
+        (value,) = re.findall(rf"^{name}=(.*)$", text, re.MULTILINE)
+        assert f"{key}={value}" in unit
+    (program,) = re.findall(r"^PROGRAM=(.*)$", text, re.MULTILINE)
+    assert f"ExecStart={program} run" in unit
+
+
+@only_root
+def test_doctor_looks_in_the_namespace(tmp_path: Path) -> None:
+    inside = "--property=NetworkNamespacePath=/run/netns/n"
+    assert inside in run(tmp_path, "doctor", namespace="/run/netns/n").stdout
+    assert inside not in run(tmp_path, "jobs", namespace="/run/netns/n").stdout
+    assert "NetworkNamespacePath" not in run(tmp_path, "doctor").stdout
+    gone = run(tmp_path, "doctor", status=225, namespace="/run/netns/n")
+    assert (gone.returncode, "systemctl start cowboy-ns" in gone.stderr) == (69, True)
 
 
 @only_root
