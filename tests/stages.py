@@ -8,7 +8,8 @@ dependencies, in an environment of their own, less the tests in which these have
 (tests/contract/once.py). What was started and left running fails a stage, and so does a stage in
 which nothing was found to run. With CI=true a skipped test is a failure, too.
 
-The last line is `N passed, N failed, N skipped`. Exit status: 0, 1 (a failure), 64 (usage).
+The last line is `N passed, N failed, N skipped`. Exit status: 0, 1 (a failure), 64 (usage), 69 (not
+root, and root has not built the image of the test machine).
 """
 
 import argparse
@@ -28,11 +29,14 @@ from typing import Any
 from tests import seeds
 from tests.bounded import Bounded, Ending
 from tests.lanes import Job, Lanes, inherited
+from tests.vm import image
+from tests.vm.debian import VmError
 
 ROOT = Path(__file__).resolve().parent.parent
 TOTAL_BOUND_CI_S = 78 * 60
 NOTHING_COLLECTED = 5
 EXIT_USAGE = 64
+EXIT_UNAVAILABLE = 69
 
 
 class Half(Enum):
@@ -288,6 +292,9 @@ def main(arguments: Sequence[str]) -> int:
     # A polite end (a time limit around us) ends the stage and its processes as Control-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     ci = os.environ.get("CI") == "true"
+    if selection.results is None and (missing := unprepared(selection)):
+        print(f"corral: {missing}", file=sys.stderr)
+        return EXIT_UNAVAILABLE
     seed = seeds.choose()
     if selection.results is not None:
         results = _run_all(selection, Runner(selection, seed, ci=ci))
@@ -301,6 +308,17 @@ def main(arguments: Sequence[str]) -> int:
     if selection.narrowed and not any(r.passed + r.failed + r.skipped for r in results):
         results[0].fail("no test matches")
     return _report(results, ci=ci)
+
+
+def unprepared(selection: Selection) -> str | None:
+    """What only root can prepare and did not: said before the other stages, not after them."""
+    if os.geteuid() == 0 or all(stage.folder != "vm" for stage in selection.stages):
+        return None
+    try:
+        image.image(lambda _: None)
+    except VmError as error:
+        return str(error)
+    return None
 
 
 def _run_all(selection: Selection, runner: Runner) -> list[Result]:

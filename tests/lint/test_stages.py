@@ -13,6 +13,7 @@ from tests import stages
 from tests.bounded import Ending
 from tests.contract import once
 from tests.lint.repository import ROOT
+from tests.vm.debian import VmError
 
 
 def names(selection: stages.Selection) -> list[str]:
@@ -123,6 +124,21 @@ def test_an_unknown_stage_is_refused_with_the_list(
     assert (
         f"{what}; the stages are: lint, unit, nix, contract, crash, vm" in capsys.readouterr().err
     )
+
+
+def test_what_only_root_prepares_is_missed_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(_: object) -> None:
+        raise VmError("no image", hint="as root: make it")
+
+    monkeypatch.setattr("tests.vm.image.image", missing)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert stages.unprepared(stages.parse([])) is None
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert stages.unprepared(stages.parse(["lint", "crash"])) is None
+    assert stages.main([]) == stages.EXIT_UNAVAILABLE
+    assert capsys.readouterr().err == "corral: no image (as root: make it)\n"
 
 
 def counted(tmp_path: Path, text: str, *, ended_by_itself: bool) -> tuple[int, int, int]:
