@@ -4,7 +4,8 @@ A machine that is emulated waits, and works on one thing at a time, for much of 
 of them end sooner side by side than one after the other.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.vm import scenario
+from tests.vm.conftest import SECONDS
 
 SIDE_BY_SIDE = 2
 # Longest first, so that none is left alone at the end; the first two need no frozen machine.
@@ -26,6 +28,7 @@ NAMES = [*FIRST, *(name for name in scenario.names() if name not in FIRST)]
 class Ended:
     kept: Path | None
     lines: list[str]
+    took_s: float
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,9 @@ def runs(request: pytest.FixtureRequest, session_seed: int) -> Iterator[dict[str
 
     def ended(one: scenario.Scenario) -> Ended:
         lines: list[str] = []
-        return Ended(scenario.run(one, session_seed, lines.append, begun.append), lines)
+        began = time.monotonic()
+        kept = scenario.run(one, session_seed, lines.append, begun.append)
+        return Ended(kept, lines, time.monotonic() - began)
 
     ready = [scenario.named(name) for name in NAMES if name in chosen]
     pool = ThreadPoolExecutor(SIDE_BY_SIDE)
@@ -55,8 +60,11 @@ def runs(request: pytest.FixtureRequest, session_seed: int) -> Iterator[dict[str
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", NAMES)
-def test_scenario(name: str, runs: dict[str, Future[Ended]]) -> None:
+def test_scenario(
+    name: str, runs: dict[str, Future[Ended]], record_property: Callable[[str, object], None]
+) -> None:
     one = runs[name].result()
+    record_property(SECONDS, round(one.took_s))
     scenario.say("\n".join(one.lines))
     assert one.kept is None, f"see {one.kept}"
 
