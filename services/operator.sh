@@ -53,8 +53,9 @@ if [ -n "$NAMESPACE" ] && [ "$1" = doctor ]; then
   options+=("--property=NetworkNamespacePath=$NAMESPACE")
 fi
 # Nothing reads its standard input; a terminal that systemd gets there becomes the service user's.
+# It would replace what follows a dollar by a variable, and ids of Matrix begin with one.
 status=0
-"$SYSTEMD_RUN" "${options[@]}" -- "$PROGRAM" "$@" </dev/null || status=$?
+"$SYSTEMD_RUN" "${options[@]}" -- "$PROGRAM" "${@//\$/\$\$}" </dev/null || status=$?
 case $status in # systemd's own words: for a namespace, and for credentials that it cannot read
   225) refuse 69 unavailable "the namespace $NAMESPACE is not there" 'systemctl start cowboy-ns' ;;
   243) refuse 78 secret_unreadable "a secret of the $WHAT cannot be read" "it has: ${SECRETS[*]}" ;;

@@ -1,4 +1,4 @@
-# The distribution with the programs `cowboy`, `tamq`, `a2a-bridge` and `corral-gateway`, for
+# The distribution with the programs `cowboy`, `tamq`, `a2a-bridge`, `corral-gateway`, `corral`, for
 # `pkgs.callPackage`.
 { python3Packages }:
 python3Packages.callPackage (
@@ -59,6 +59,7 @@ python3Packages.callPackage (
       "corral.cowboy.main"
       "corral.cowboy.runner"
       "corral.gateway.main"
+      "corral.overview.main"
       "corral.tamq.main"
     ];
 

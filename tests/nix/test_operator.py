@@ -116,6 +116,11 @@ def test_roots_command_is_run_as_the_service(tmp_path: Path) -> None:
 
 
 @only_root
+def test_an_id_of_matrix_is_not_taken_for_a_variable(tmp_path: Path) -> None:
+    assert run(tmp_path, "jobs", "show", "$event$a").stdout.endswith(" jobs show $$event$$a\n")
+
+
+@only_root
 def test_who_asks_is_passed_on(tmp_path: Path) -> None:
     assert "--setenv=SUDO_USER=root " in run(tmp_path, "resolve", "j").stdout
     assert "--setenv=SUDO_USER=ann " in run(tmp_path, "resolve", "j", SUDO_USER="ann").stdout

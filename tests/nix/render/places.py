@@ -4,7 +4,12 @@ Only programs that are listed exist for a rendered unit, so one that forgot a pa
 fails on Debian, too.
 """
 
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
+
+_PROJECT = Path(__file__).resolve().parents[3] / "python" / "pyproject.toml"
+_OURS = sorted(tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]["scripts"])
 
 # Where Debian's programs are that are not in /usr/bin.
 _SBIN = frozenset(
@@ -21,7 +26,7 @@ _PROGRAMS = {
         " sha512sum shuf sleep sort split stat stdbuf sync tac tail tee test timeout touch tr true"
         " truncate tty uname uniq unlink wc who whoami yes"
     ),
-    "corral": "a2a-bridge corral-gateway cowboy tamq",
+    "corral": " ".join(_OURS),
     "curl": "curl",
     "diffutils": "cmp diff",
     "findutils": "find xargs",
@@ -52,7 +57,6 @@ _ALIASES = {
     "python3.12-corral": "corral",
 }
 
-_OURS = ("a2a-bridge", "corral-gateway", "cowboy", "tamq")
 OURS = {name: f"/opt/corral/bin/{name}" for name in _OURS}
 
 _ELSEWHERE = {

@@ -7,8 +7,6 @@ way: no open task, no open turn, no entry that waits. The daemon has been stoppe
 
 import asyncio
 import json
-import os
-import pwd
 import subprocess
 import sys
 from collections import Counter
@@ -21,7 +19,6 @@ from corral.local.mentions_model import Asked, MentionEvidence, add_jobs, judge,
 from tests.vm.programs import mentions, place, record
 from tests.vm.programs.judge import EVIDENCE
 
-GATEWAY: Final = "a2a-gateway"
 KEPT: Final = record.FOLDER / "mentions.json"
 TASKS_MAX: Final = "10000"
 
@@ -84,12 +81,8 @@ def _asked(agent: str) -> list[Asked]:
 
 
 def _tasks() -> list[dict[str, Any]]:
-    """As the gateway's own user, whose files nobody else's may stand beside."""
-    user = pwd.getpwnam(GATEWAY)
-    os.environ["GATEWAY_CONFIG"] = f"/etc/{GATEWAY}/settings.json"
-    words = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-    command = ["corral-gateway", "tasks", "--all", "--json", "--limit", TASKS_MAX]
-    tasks: list[dict[str, Any]] = _said("setpriv", *words, *command)["tasks"]
+    command = ("corral-gateway", "tasks", "--all", "--json", "--limit", TASKS_MAX)
+    tasks: list[dict[str, Any]] = _said(*command)["tasks"]
     return tasks
 
 
