@@ -18,10 +18,14 @@ from tests.vm.conftest import SECONDS
 SIDE_BY_SIDE = 2
 # Longest first, so that none is left alone at the end; the first two need no frozen machine.
 FIRST = (
-    *("first_boot", "bridge_first_boot", "chain_kills", "kills", "bridge_kills", "power"),
+    *("first_boot", "bridge_first_boot", "kills", "bridge_kills", "power"),
     *("bridge_rollback", "chain_first_boot", "network", "start_limit"),
 )
-NAMES = [*FIRST, *(name for name in scenario.names() if name not in FIRST)]
+# Not in the stage, whose time is short: seven services, started again and again, take seven
+# minutes. `./corral vm run` runs it, and `nix flake check`.
+BY_HAND = ("chain_kills",)
+REST = (name for name in scenario.names() if name not in FIRST and name not in BY_HAND)
+NAMES = [*FIRST, *REST]
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def test_scenario(
 
 
 def test_the_order_names_scenarios() -> None:
-    assert set(FIRST) <= set(scenario.names())
+    assert {*FIRST, *BY_HAND} <= set(scenario.names())
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,15 @@ directories = click.option(
     help="The directory of a ./corral up; may be repeated. Default: the environment's services, "
     "else those of .corral/up and .corral/bridge, else the host's.",
 )
+patience = click.option(
+    "--timeout",
+    "within_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a service's program has for an answer.",
+)
 
 
 @click.group(cls=CorralGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,10 +56,11 @@ def cli() -> None:
 
 @cli.command()
 @directories
+@patience
 @click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
 @json_option
 @click.pass_obj
-def status(output: Output, chosen: tuple[Path, ...], watch: bool) -> int:
+def status(output: Output, chosen: tuple[Path, ...], within_s: float, watch: bool) -> int:
     """Show how each service is, and what waits where; exit status 1 when one is not well.
 
     \b
@@ -59,9 +69,9 @@ def status(output: Output, chosen: tuple[Path, ...], watch: bool) -> int:
       corral status --dir .corral/up --json
     """
     if not watch:
-        return _show(output, _asked("status", chosen), every=True)
+        return _show(output, _asked("status", chosen, within_s), every=True)
     while True:
-        lines = _asked("status", chosen)
+        lines = _asked("status", chosen, within_s)
         if not output.as_json:
             click.clear()
         _show(output, lines, every=True)
@@ -73,25 +83,27 @@ def status(output: Output, chosen: tuple[Path, ...], watch: bool) -> int:
 
 @cli.command()
 @directories
+@patience
 @click.option("--all", "every", is_flag=True, help="Show what is well, too.")
 @json_option
 @click.pass_obj
-def doctor(output: Output, chosen: tuple[Path, ...], every: bool) -> int:
+def doctor(output: Output, chosen: tuple[Path, ...], within_s: float, every: bool) -> int:
     """Let each service look for what is wrong, and say what to do; exit status 1 when something is.
 
     \b
     Example:
       corral doctor --all
     """
-    return _show(output, _asked("doctor", chosen), every=every)
+    return _show(output, _asked("doctor", chosen, within_s), every=every)
 
 
 @cli.command()
 @click.argument("any_id", metavar="ID")
 @directories
+@patience
 @json_option
 @click.pass_obj
-def trace(output: Output, any_id: str, chosen: tuple[Path, ...]) -> None:
+def trace(output: Output, any_id: str, chosen: tuple[Path, ...], within_s: float) -> None:
     """Show the way of one message through all services, and where it is; ID is any that it has.
 
     That of a Matrix event or reply, a homeserver's transaction, a job, an A2A message, a task, an
@@ -109,7 +121,7 @@ def trace(output: Output, any_id: str, chosen: tuple[Path, ...]) -> None:
     from corral.overview import chain, tracing
 
     here, variables = _here(chosen)
-    found = asyncio.run(tracing.gather(any_id, here, variables))
+    found = asyncio.run(tracing.gather(any_id, here, variables, within_s))
     traced = chain.of(found)
     output.show(traced.as_dict(any_id), "\n".join(traced.lines()))
 
@@ -138,7 +150,7 @@ def _here(chosen: Sequence[Path]) -> tuple[list[Any], dict[str, str]]:
     return here, variables
 
 
-def _asked(command: str, chosen: Sequence[Path]) -> list[Any]:
+def _asked(command: str, chosen: Sequence[Path], within_s: float) -> list[Any]:
     """The lines of all services that are here. UnavailableError when none is."""
     import asyncio
 
@@ -149,7 +161,9 @@ def _asked(command: str, chosen: Sequence[Path]) -> list[Any]:
 
     async def ask_all() -> list[Line]:
         answers = await asyncio.gather(*(
-            programs.ask(one, one.status if command == "status" else one.doctor, variables)
+            programs.ask(
+                one, one.status if command == "status" else one.doctor, variables, within_s
+            )
             for one in here
         ))  # fmt: skip
         return [

@@ -134,13 +134,18 @@ def present(variables: Mapping[str, str]) -> list[Program]:
 
 
 async def ask(
-    program: Program, questions: Sequence[Question], variables: Mapping[str, str]
+    program: Program,
+    questions: Sequence[Question],
+    variables: Mapping[str, str],
+    within_s: float = ANSWER_S,
 ) -> list[Answer]:
-    """All questions to one program, at once."""
-    return await asyncio.gather(*(_one(program, one, variables) for one in questions))
+    """All questions to one program, at once; what is not answered in time is trouble."""
+    return await asyncio.gather(*(_one(program, one, variables, within_s) for one in questions))
 
 
-async def _one(program: Program, question: Question, variables: Mapping[str, str]) -> Answer:
+async def _one(
+    program: Program, question: Question, variables: Mapping[str, str], within_s: float
+) -> Answer:
     argv = await asyncio.to_thread(program.argv, variables.get("PATH"))
     try:
         process = await asyncio.create_subprocess_exec(
@@ -154,10 +159,10 @@ async def _one(program: Program, question: Question, variables: Mapping[str, str
     except OSError as error:
         return Answer(question.key, trouble=f"{program.name} cannot be run: {error.strerror}")
     try:
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(within_s):
             printed, _ = await process.communicate()
     except TimeoutError:
-        return Answer(question.key, trouble=f"no answer within {ANSWER_S:g} s")
+        return Answer(question.key, trouble=f"no answer within {within_s:g} s (see --timeout)")
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):

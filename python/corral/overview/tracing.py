@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from corral.core.errors import UsageError
-from corral.overview.programs import Answer, Program, Question, ask
+from corral.overview.programs import ANSWER_S, Answer, Program, Question, ask
 
 BRIDGE, GATEWAY, COWBOY, TAMQ = "a2a-bridge", "corral-gateway", "cowboy", "tamq"
 ROUNDS_MAX: Final = 6
@@ -56,12 +56,18 @@ def whose(agent: str) -> str:
     return f"{COWBOY} {agent}"
 
 
-async def gather(any_id: str, here: Sequence[Program], variables: Mapping[str, str]) -> Found:
+async def gather(
+    any_id: str,
+    here: Sequence[Program],
+    variables: Mapping[str, str],
+    within_s: float = ANSWER_S,
+) -> Found:
     """Everything about the message that has this id.
 
     UsageError when no service knows it, or when it is an id of several messages.
     """
-    tracer = _Tracer(here, variables, await asyncio.to_thread(_agents, here, variables))
+    agents = await asyncio.to_thread(_agents, here, variables)
+    tracer = _Tracer(here, variables, agents, within_s)
     await tracer.begin(any_id)
     if tracer.found.several:
         raise UsageError(f"{any_id!r} is of several messages", hint="; ".join(tracer.found.several))
@@ -84,7 +90,9 @@ class _Tracer:
         here: Sequence[Program],
         variables: Mapping[str, str],
         agents: Mapping[str, Sequence[str]],
+        within_s: float,
     ) -> None:
+        self._within_s = within_s
         self._programs = {one.name: one for one in here}
         self._variables = variables
         self._asked: set[tuple[str, ...]] = set()
@@ -144,7 +152,8 @@ class _Tracer:
         if program is None or (name, *words) in self._asked:
             return None
         self._asked.add((name, *words))
-        answer: Answer = (await ask(program, [Question("it", words)], self._variables))[0]
+        asked = [Question("it", words)]
+        answer: Answer = (await ask(program, asked, self._variables, self._within_s))[0]
         if answer.code == SEVERAL:
             self.found.several.append(answer.trouble)
         elif answer.data is None and answer.code not in UNKNOWN:

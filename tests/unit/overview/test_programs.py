@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from corral.core.errors import ConfigError
-from corral.overview import programs
 from corral.overview.programs import (
     DOCTOR,
     PROGRAMS,
@@ -102,13 +101,10 @@ def test_without_one_the_module_is_run(tmp_path: Path) -> None:
     assert COWBOY.argv(str(tmp_path))[0] == sys.executable
 
 
-async def test_a_program_that_hangs_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(programs, "ANSWER_S", 0.2)
+async def test_a_program_that_hangs_is_ended(tmp_path: Path) -> None:
     program = tmp_path / "cowboy"
     program.write_text("#!/bin/sh\nexec sleep 600\n", encoding="utf-8")
     program.chmod(stat.S_IRWXU)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    (found,) = await ask(COWBOY, [DOCTOR], {"PATH": path})
-    assert found.trouble == "no answer within 0.2 s"
+    (found,) = await ask(COWBOY, [DOCTOR], {"PATH": path}, 0.2)
+    assert found.trouble == "no answer within 0.2 s (see --timeout)"
