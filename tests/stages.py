@@ -81,7 +81,7 @@ STAGES = (
     Stage("contract", bound_s=2400, half=Half.FOLDERS),
     Stage("contract", bound_s=2400, floor=True),
     Stage("crash", bound_s=2400),
-    Stage("vm", bound_s=1800, alone=True),
+    Stage("vm", bound_s=2400, alone=True),
 )
 # Side by side the long ones begin early, so that none is left to run on its own.
 SIDE_BY_SIDE = ("lint", "unit", "unit (floor)", "crash", "contract (floor)")
