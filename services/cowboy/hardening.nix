@@ -1,41 +1,24 @@
 # What the units of an agent may not do. docs/explanation/hardening.md says why each line of
 # the runner's profile is as it is.
-let
-  everywhere = import ../hardening.nix // {
-    PrivateTmp = true;
-    ProtectProc = "invisible";
-    SystemCallErrorNumber = "EPERM";
-  };
-in
 {
-  daemon = everywhere // {
-    CapabilityBoundingSet = "";
+  daemon = import ../strict.nix // {
     IPAddressAllow = "localhost";
     IPAddressDeny = "any";
-    LimitCORE = 0;
-    MemoryDenyWriteExecute = true;
     ProcSubset = "pid";
-    ProtectControlGroups = true;
-    ProtectHome = true;
-    ProtectSystem = "strict";
-    RemoveIPC = true;
     RestrictAddressFamilies = [
       "AF_INET"
       "AF_UNIX"
     ];
-    RestrictNamespaces = true;
-    SystemCallFilter = [
-      "@system-service"
-      "~@privileged @resources"
-    ];
   };
 
   # Its processes are the agent's work, which may be anything that the agent's user may do.
-  runner = everywhere // {
+  runner = import ../hardening.nix // {
     CapabilityBoundingSet = "";
     Delegate = true;
     LimitCORE = 0;
     OOMPolicy = "continue";
+    PrivateTmp = true;
+    ProtectProc = "invisible";
     ProtectSystem = "full";
     RestrictAddressFamilies = [
       "AF_INET"
@@ -43,6 +26,7 @@ in
       "AF_NETLINK"
       "AF_UNIX"
     ];
+    SystemCallErrorNumber = "EPERM";
     SystemCallFilter = [
       "@system-service"
       "@mount"
