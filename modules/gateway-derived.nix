@@ -10,8 +10,6 @@ let
   withoutNulls = lib.filterAttrs (_: value: value != null);
 in
 rec {
-  inherit (cowboy) namespacePath;
-
   user = "a2a-gateway";
   unit = "a2a-gateway";
   tokensUnit = "a2a-gateway-tokens";

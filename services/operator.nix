@@ -1,5 +1,5 @@
 # A service's program for PATH, with what the service has: before the same name of another package.
-# Of systemd.services.SERVICE it takes the groups. See operator.sh.
+# User, settings, groups and namespace are those of systemd.services.SERVICE. See operator.sh.
 {
   config,
   lib,
@@ -8,14 +8,12 @@
   name,
   service,
   what,
-  user,
   variable,
-  settings,
   secrets ? [ ],
-  namespace ? "",
 }:
 let
-  groups = config.systemd.services.${service}.serviceConfig.SupplementaryGroups or [ ];
+  unit = config.systemd.services.${service};
+  has = unit.serviceConfig;
 in
 pkgs.writeTextFile {
   name = "${name}-operator";
@@ -28,12 +26,12 @@ pkgs.writeTextFile {
     SYSTEMD_RUN=${config.systemd.package}/bin/systemd-run
     SERVICE=${service}
     WHAT=${what}
-    SERVICE_USER=${user}
+    SERVICE_USER=${has.User}
     VARIABLE=${variable}
-    SETTINGS=${settings}
+    SETTINGS=${unit.environment.${variable}}
     SECRETS=(${lib.escapeShellArgs secrets})
-    MEMBER_OF=(${lib.escapeShellArgs groups})
-    NAMESPACE=${namespace}
+    MEMBER_OF=(${lib.escapeShellArgs (has.SupplementaryGroups or [ ])})
+    NAMESPACE=${has.NetworkNamespacePath or ""}
     ${builtins.readFile ./operator.sh}'';
   meta.priority = 3;
 }

@@ -37,20 +37,13 @@ let
   config' = "/etc/a2a-bridge/settings.json";
   program = lib.getExe' cfg.package "a2a-bridge";
 
-  # Its groups are how it reaches agents' sockets.
   operator = import ../operator.nix {
-    inherit
-      config
-      lib
-      pkgs
-      user
-      ;
+    inherit config lib pkgs;
     inherit (cfg) package;
     name = "a2a-bridge";
     service = derived.unit;
     what = "bridge";
     variable = "BRIDGE_CONFIG";
-    settings = config';
     secrets = derived.loadCredentials derived.credentials;
   };
 

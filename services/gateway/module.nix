@@ -14,7 +14,6 @@ let
   hasMetrics = metricsDirectory != null;
 
   tokens = "${derived.tokensUnit}.service";
-  config' = "/etc/a2a-gateway/settings.json";
 
   # Checked by the program that reads it, when it is built. The secrets are not there then.
   settingsFile =
@@ -32,19 +31,12 @@ let
 
   # Its settings name the secrets that the running service has.
   operator = import ../operator.nix {
-    inherit
-      config
-      lib
-      pkgs
-      user
-      ;
+    inherit config lib pkgs;
     inherit (cfg) package;
     name = "corral-gateway";
     service = derived.unit;
     what = "gateway";
     variable = "GATEWAY_CONFIG";
-    settings = config';
-    namespace = derived.namespacePath;
   };
 
   # No start without the tokens.
@@ -110,7 +102,7 @@ in
             description = "A2A server in front of agents";
             # It waits for Redis by itself, and takes messages meanwhile.
             restartTriggers = [ settingsFile ];
-            environment.GATEWAY_CONFIG = config';
+            environment.GATEWAY_CONFIG = "/etc/a2a-gateway/settings.json";
             serviceConfig = hardening // {
               ExecStart = "${lib.getExe' cfg.package "corral-gateway"} run";
               User = user;
