@@ -4,7 +4,7 @@ Exit codes: 0 all is well, 1 something is wrong, 64 usage, 69 no service is here
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -12,6 +12,7 @@ import click
 
 from corral import __version__
 from corral.core.cli import EXIT_INTERRUPTED, EXIT_UNHEALTHY, Output, ProgramGroup, json_option
+from corral.overview import ANSWER_S
 
 WATCH_S: Final = 2.0
 UP: Final = (Path(".corral") / "up", Path(".corral") / "bridge")
@@ -36,7 +37,7 @@ patience = click.option(
     "--timeout",
     "within_s",
     type=click.FloatRange(min=0, min_open=True),
-    default=30.0,
+    default=ANSWER_S,
     show_default=True,
     metavar="SECONDS",
     help="How long a service's program has for an answer.",
@@ -133,21 +134,19 @@ def _here(chosen: Sequence[Path]) -> tuple[list[Any], dict[str, str]]:
     from corral.core.errors import UnavailableError
     from corral.overview import programs
 
-    variables = programs.environment(chosen, os.environ)
-    here = programs.present(variables)
-    if not here and not chosen:
-        found = [one for one in UP if (one / programs.ENV_FILE).is_file()]
-        variables = programs.environment(found, os.environ)
-        here = programs.present(variables)
-    if not here and not chosen:
-        variables = {**os.environ, **programs.of_host()}
-        here = programs.present(variables)
-    if not here:
-        raise UnavailableError(
-            "no service is here",
-            hint="set what its program needs (such as COWBOY_CONFIG_DIR), or name a --dir",
-        )
-    return here, variables
+    places: list[Callable[[], dict[str, str]]] = [lambda: programs.environment(chosen, os.environ)]
+    if not chosen:
+        up = [one for one in UP if (one / programs.ENV_FILE).is_file()]
+        places.append(lambda: programs.environment(up, os.environ))
+        places.append(lambda: {**os.environ, **programs.of_host()})
+    for place in places:
+        variables = place()
+        if here := programs.present(variables):
+            return here, variables
+    raise UnavailableError(
+        "no service is here",
+        hint="set what its program needs (such as COWBOY_CONFIG_DIR), or name a --dir",
+    )
 
 
 def _asked(command: str, chosen: Sequence[Path], within_s: float) -> list[Any]:

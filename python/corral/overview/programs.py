@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from corral.core.errors import ConfigError
+from corral.overview import ANSWER_S
 
-ANSWER_S: Final = 30.0
 ANSWER_MAX_BYTES: Final = 16 * 1024 * 1024
 ENV_FILE: Final = "env"
 EXPORT: Final = re.compile(r"export ([A-Z][A-Z0-9_]*)=(.*)")
-
 HOST_FILES: Final = {
     "BRIDGE_CONFIG": "a2a-bridge/settings.json",
     "GATEWAY_CONFIG": "a2a-gateway/settings.json",

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from corral.core.errors import UsageError
-from corral.overview.programs import ANSWER_S, Answer, Program, Question, ask
+from corral.overview import ANSWER_S
+from corral.overview.programs import Answer, Program, Question, ask
 
 BRIDGE, GATEWAY, COWBOY, TAMQ = "a2a-bridge", "corral-gateway", "cowboy", "tamq"
 ROUNDS_MAX: Final = 6
