@@ -107,8 +107,3 @@ class Lanes:
                 break
             shown += 1
         return shown
-
-
-def inherited(**more: str) -> dict[str, str]:
-    """This process's environment with more in it."""
-    return os.environ | more

@@ -28,7 +28,7 @@ from typing import Any
 
 from tests import seeds
 from tests.bounded import Bounded, Ending
-from tests.lanes import Job, Lanes, inherited
+from tests.lanes import Job, Lanes
 from tests.vm import image
 from tests.vm.debian import VmError
 
@@ -84,7 +84,7 @@ STAGES = (
     Stage("vm", bound_s=2400, alone=True),
 )
 # Side by side the long ones begin early, so that none is left to run on its own.
-SIDE_BY_SIDE = ("lint", "unit", "unit (floor)", "crash", "contract (floor)")
+EARLY = ("lint", "unit", "unit (floor)", "crash", "contract (floor)")
 
 
 @dataclass
@@ -338,31 +338,28 @@ def _run_side_by_side(selection: Selection, seed: int, until: float) -> list[Res
     with tempfile.TemporaryDirectory(prefix="corral-lanes-") as scratch:
         told = {stage.name: Path(scratch) / f"{n}.json" for n, stage in enumerate(STAGES)}
         this = [sys.executable, "-P", "-m", "tests.stages", "--until", str(until)]
-        order = sorted(STAGES, key=_turn)
         jobs = [
             Job(
                 stage.name,
                 [*this, "--lane", str(told[stage.name]), stage.name, "--", *selection.options],
                 stage.alone,
             )
-            for stage in order
+            for stage in sorted(STAGES, key=_turn)
         ]
-        lanes = Lanes(Path(scratch), inherited(**{seeds.VARIABLE: str(seed)}))
+        lanes = Lanes(Path(scratch), os.environ | {seeds.VARIABLE: str(seed)})
         statuses = lanes.run(jobs)
         return [told_of(stage, told[stage.name], statuses.get(stage.name)) for stage in STAGES]
 
 
-def _turn(stage: Stage) -> int:
-    """What runs alone comes last; before it, what is not named in SIDE_BY_SIDE."""
-    if stage.alone:
-        return len(SIDE_BY_SIDE) + 1
-    return SIDE_BY_SIDE.index(stage.name) if stage.name in SIDE_BY_SIDE else len(SIDE_BY_SIDE)
+def _turn(stage: Stage) -> tuple[bool, int]:
+    """What runs alone comes last; before it, what is not named in EARLY."""
+    return stage.alone, EARLY.index(stage.name) if stage.name in EARLY else len(EARLY)
 
 
 def told_of(stage: Stage, file: Path, status: int | None) -> Result:
     """What a stage's process told of it; one that told nothing has failed."""
     if file.exists():
-        return _from_fields(stage, json.loads(file.read_text()))
+        return Result(stage, **json.loads(file.read_text()))
     result = Result(stage)
     how = "it did not begin" if status is None else f"its process ended with {status}"
     result.fail(f"did not run: {how}")
@@ -371,10 +368,6 @@ def told_of(stage: Stage, file: Path, status: int | None) -> Result:
 
 def _as_fields(result: Result) -> dict[str, Any]:
     return {name: value for name, value in vars(result).items() if name != "stage"}
-
-
-def _from_fields(stage: Stage, fields: dict[str, Any]) -> Result:
-    return Result(stage, **fields)
 
 
 def _line(result: Result) -> str:

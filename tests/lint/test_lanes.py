@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lanes import Job, Lanes, inherited
+from tests.lanes import Job, Lanes
 from tests.lint.repository import ROOT
 
 # Says its name, waits until all that it is to meet have begun, notes who runs beside it.
@@ -45,7 +45,7 @@ def test_so_many_run_at_once_and_what_runs_alone_does(
         job(met, "alone", alone=True),
         job(met, "after"),
     ]
-    statuses = Lanes(printed, inherited(), side_by_side=2).run(jobs)
+    statuses = Lanes(printed, os.environ, side_by_side=2).run(jobs)
     assert statuses == dict.fromkeys(["a", "b", "c", "d", "alone", "after"], 0)
     said = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert [one["name"] for one in said] == ["a", "b", "c", "d", "alone", "after"]
@@ -57,13 +57,13 @@ def test_so_many_run_at_once_and_what_runs_alone_does(
 
 
 STOPPED = """
-import signal, sys
+import os, signal, sys
 from pathlib import Path
-from tests.lanes import Job, Lanes, inherited
+from tests.lanes import Job, Lanes
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 child = "print('begun', flush=True); import signal; signal.pause()"
 jobs = [Job("one", [sys.executable, "-c", child]), Job("two", ["sh", "-c", "exit 3"], alone=True)]
-print(Lanes(Path(sys.argv[1]), inherited()).run(jobs))
+print(Lanes(Path(sys.argv[1]), os.environ).run(jobs))
 """
 
 
