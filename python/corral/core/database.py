@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import re
 import sqlite3
 import stat
 import time
@@ -18,11 +19,16 @@ from corral.core.sqlfiles import load_sql, statements
 _MIGRATION_TAG: Final = "corral.core.migration"
 _WAL_FRAME_HEADER_BYTES: Final = 24
 _FULL_SYNCHRONOUS: Final = 2
+_OLDEST: Final = re.compile(r"-- oldest: ([1-9][0-9]*)\n")
 
 
 @dataclass(frozen=True)
 class Schema:
-    """What makes a database ours: `application_id` (32 bits) and the migrations, in order."""
+    """What makes a database ours: `application_id` (32 bits) and the migrations, in order.
+
+    A migration that leaves earlier releases able to work begins with `-- oldest: N`: the number of
+    migrations that a release must know of at least. Without it a release must know this one.
+    """
 
     application_id: int
     migrations: tuple[str, ...]
@@ -88,7 +94,8 @@ def open_database(
 ) -> sqlite3.Connection:
     """Open for writing, after making sure that the file is ours and its schema up to date.
 
-    `ForeignDatabaseError` for another application's file, a newer schema or an edited migration;
+    `ForeignDatabaseError` for another application's file, an edited migration, or a schema of a
+    newer release that this one cannot use (one that it can is taken as it is);
     `StorageError` for everything that the disk or a lock refuses. With `create=False` a file
     that is gone is an error and not a new, empty ledger.
     """
@@ -151,7 +158,7 @@ def check_database(path: Path) -> list[str]:
 
 
 def examine_database(path: Path, schema: Schema) -> None:
-    """`ForeignDatabaseError` when the file is not ours or is newer, `StorageError` when it cannot
+    """`ForeignDatabaseError` when the file is not ours or too new, `StorageError` when it cannot
     be read. Changes nothing."""
     try:
         with contextlib.closing(_read_only(path)) as connection:
@@ -278,12 +285,21 @@ def _recognise(connection: sqlite3.Connection, path: Path, schema: Schema) -> No
             ids=ids,
         )
     known = len(schema.migrations)
-    if version > known:
+    if version > known and not _usable(connection, known):
         raise ForeignDatabaseError(
             f"{path}: the schema is version {version}, this program knows {known}",
             hint="written by a newer release: run that one, or restore a backup made before it",
             ids=ids,
         )
+
+
+def _usable(connection: sqlite3.Connection, known: int) -> bool:
+    """Does the release that made this schema say that one with `known` migrations may work?"""
+    try:
+        (oldest,) = connection.execute(_sql()["oldest"], (known,)).fetchone()
+    except sqlite3.OperationalError:  # its history says nothing of that
+        return False
+    return oldest is not None and oldest <= known
 
 
 def _configure(connection: sqlite3.Connection, path: Path, journal_size_limit_bytes: int) -> None:
@@ -316,11 +332,20 @@ def _migrate(connection: sqlite3.Connection, path: Path, schema: Schema) -> None
     digests = [digest(_MIGRATION_TAG, text) for text in schema.migrations]
     # Off while tables are rebuilt; what a migration leaves behind is checked before its commit.
     _pragma(connection, "foreign_keys = OFF")
+    if _narrow(connection):
+        with _transaction(connection):
+            if _narrow(connection):  # else another process was faster
+                connection.execute(_sql()["widen"])
+                connection.execute(_sql()["fill"])
     for number in range(_version(connection) + 1, len(digests) + 1):
         with _transaction(connection):
             if _version(connection) < number:  # else another process was faster
                 _apply(connection, path, schema, number, digests[number - 1])
     _compare_history(connection, path, digests)
+
+
+def _narrow(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute(_sql()["narrow"]).fetchone()[0])
 
 
 def _apply(
@@ -337,10 +362,10 @@ def _apply(
             f"{path}: migration {number} leaves rows of {orphan[0]} without their {orphan[2]}",
             ids={"path": str(path)},
         )
-    connection.execute(
-        _sql()["record"],
-        (number, text_digest, time.time_ns() // 1_000_000),
-    )
+    said = _OLDEST.match(schema.migrations[number - 1])
+    oldest = int(said[1]) if said else number
+    applied_ms = time.time_ns() // 1_000_000
+    connection.execute(_sql()["record"], (number, text_digest, applied_ms, oldest))
     _pragma(connection, f"user_version = {number}")
 
 
@@ -349,7 +374,7 @@ def _compare_history(connection: sqlite3.Connection, path: Path, digests: Sequen
         return
     applied = dict(connection.execute(_sql()["applied"]).fetchall())
     edited = [n for n, expected in enumerate(digests, 1) if applied.get(n) != expected]
-    if edited or len(applied) != len(digests):
+    if edited or len(applied) != max(len(digests), _version(connection)):
         raise ForeignDatabaseError(
             f"{path}: migration {(edited or [len(digests) + 1])[0]} was applied with another text",
             hint="migrations are append-only: run the release that wrote the file",

@@ -102,7 +102,7 @@ class SqliteWriter:
     async def open(self) -> None:
         """Create (mode 0600) or open the file, apply the missing migrations, start the thread.
 
-        `ForeignDatabaseError` for a file that is not ours or is newer, `StorageError` for what
+        `ForeignDatabaseError` for a file that is not ours or too new, `StorageError` for what
         the disk refuses; after either the writer may be opened again.
         """
         if self._closed is not None:

@@ -1,9 +1,12 @@
 """A turn as the values of its row, for each statement of the ledger that writes or reads one."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from corral.cowboy.domain import Ack, Kind, Outcome, Slot, State
 from corral.cowboy.turn import Guard, Turn
+
+COLUMNS: Final = 36
 
 # SQLite asks an adapter for every value that is not exactly a str: a microsecond each.
 _TEXT: Mapping[object, str | None] = {None: None} | {
@@ -56,8 +59,8 @@ def values(source_id: int, turn: Turn) -> tuple[object, ...]:
 
 
 def turn_of(row: Sequence[object]) -> Turn:
-    """A turn from a whole row (the columns of the table, in order)."""
-    whole = list(row)
+    """A turn from a whole row (the columns of the table, in order; a later release adds others)."""
+    whole = list(row[:COLUMNS])
     del whole[11]  # closed: derived
     del whole[1]  # source_id
     (row_id, turn_id, incarnation, entry, kind, received_at_ms, state, intent, generation, ack,

@@ -1,3 +1,4 @@
+import asyncio
 import contextlib
 import sqlite3
 import stat
@@ -5,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.core.database import Schema, open_database
+from corral.core.database import Schema, examine_database, open_database
 from corral.core.errors import ForeignDatabaseError, StorageError
 from corral.core.sqlite import SqliteReader
 from tests.unit.core import child
@@ -113,6 +114,43 @@ async def test_a_newer_schema_is_refused_with_what_to_do(path: Path) -> None:
     error = await foreign(path, MIGRATION)
     assert "the schema is version 2, this program knows 1" in error.message
     assert "newer release" in error.hint
+
+
+async def test_a_newer_schema_that_says_so_is_used_as_it_is(path: Path) -> None:
+    later = (MIGRATION, f"-- oldest: 1\n{MORE}", f"-- oldest: 1\n{MORE.replace('note', 'more')}")
+    await opened_and_closed(path, *later)
+    async with writer(path, migrations=later[:1]) as ledger:
+        await ledger.submit(insert("of the release before"))
+    await asyncio.to_thread(examine_database, path, Schema(APPLICATION_ID, later[:1]))
+    await opened_and_closed(path, *later)
+    async with SqliteReader(path) as reader:
+        rows = await reader.fetch("SELECT name, note, more FROM item")
+    assert [tuple(row) for row in rows] == [("of the release before", "", "")]
+
+
+@pytest.mark.parametrize("oldest", ["2", "3", "", "0", "x"])
+async def test_of_several_newer_ones_each_must_leave_the_schema_usable(
+    path: Path, oldest: str
+) -> None:
+    third = f"-- oldest: {oldest}\n{MORE.replace('note', 'more')}"
+    await opened_and_closed(path, MIGRATION, f"-- oldest: 1\n{MORE}", third)
+    assert "version 3, this program knows 1" in (await foreign(path, MIGRATION)).message
+
+
+async def test_a_usable_schema_whose_known_part_was_edited_is_refused(path: Path) -> None:
+    await opened_and_closed(path, MIGRATION, f"-- oldest: 1\n{MORE}")
+    error = await foreign(path, f"{MIGRATION}-- edited")
+    assert "migration 1 was applied with another text" in error.message
+
+
+async def test_a_history_of_before_there_was_a_way_back_is_taken_over(path: Path) -> None:
+    await opened_and_closed(path, MIGRATION, MORE)
+    execute(path, "ALTER TABLE corral_migrations DROP COLUMN oldest")
+    await foreign(path, MIGRATION)
+    await opened_and_closed(path, MIGRATION, MORE)
+    async with SqliteReader(path) as reader:
+        history = await reader.fetch("SELECT number, oldest FROM corral_migrations")
+    assert [tuple(row) for row in history] == [(1, 1), (2, 2)]
 
 
 async def test_an_edited_migration_is_refused(path: Path) -> None:

@@ -25,6 +25,7 @@ from corral.cowboy.redisconn import RedisFault
 from corral.cowboy.store import Rows, SourceLedger, open_ledger
 from corral.cowboy.turn import Turn
 from tests.unit.cowboy.samples import AGENT, SOURCE
+from tests.unit.later import later
 
 Event = Callable[[], None]
 
@@ -38,7 +39,7 @@ def open_database() -> sqlite3.Connection:
     conn = sqlite3.connect("", isolation_level=None)
     conn.execute("PRAGMA synchronous = OFF")
     conn.execute("PRAGMA foreign_keys = ON")
-    for text in migrations("corral.cowboy"):
+    for text in later(migrations("corral.cowboy")):
         for statement in statements(text):
             conn.execute(statement)
     open_ledger(conn, AGENT, 1)

@@ -60,12 +60,13 @@ def test_an_impossible_row_is_refused(conn: sqlite3.Connection, change: str) -> 
 @pytest.mark.parametrize(
     "sql",
     [
-        "INSERT INTO ledger VALUES (2, 'u', 'scout', 0)",
-        "INSERT INTO ledger VALUES (1, 'u', 'scout', 0)",
+        "INSERT INTO ledger (one, uuid, agent, created_at_ms) VALUES (2, 'u', 'scout', 0)",
+        "INSERT INTO ledger (one, uuid, agent, created_at_ms) VALUES (1, 'u', 'scout', 0)",
         "UPDATE ledger SET agent = NULL",
         "UPDATE sources SET watermark = x''",
         "UPDATE sources SET last_taken = zeroblob(17)",
-        "INSERT INTO sources VALUES (9, 'a2a', 0, 0, zeroblob(16), zeroblob(16))",
+        "INSERT INTO sources (id, name, incarnation, sequence, watermark, last_taken)"
+        " VALUES (9, 'a2a', 0, 0, zeroblob(16), zeroblob(16))",
         "INSERT INTO notes (source_id, at_ms, kind, detail) VALUES (99, 0, 'k', '')",
         "DELETE FROM sources",
     ],

@@ -282,6 +282,12 @@ def test_what_could_not_be_checked_is_not_green(name: str) -> None:
             assert one.fix
 
 
+def test_a_newer_schema_that_the_daemon_works_with_is_no_finding() -> None:
+    findings = diagnose(of(ledger=LedgerFile(True, APPLICATION_ID, 2))(HEALTHY))
+    assert is_green(findings)
+    assert any("schema 2, of a newer version" in finding.text for finding in findings)
+
+
 def test_what_does_not_apply_is_said_to_be_absent() -> None:
     facts = told({"runner": None})(replace(HEALTHY, namespace=NamespaceFacts()))
     findings = diagnose(facts)

@@ -35,6 +35,7 @@ from corral.tamq.terminal.base import (
     Terminal,
     Wake,
 )
+from tests.unit.later import later
 
 T = TypeVar("T")
 
@@ -153,6 +154,11 @@ class Queue:
         await self.stop()
 
     async def start(self) -> None:
+        if not self.path.exists():
+            of_later = later(store.MIGRATIONS)
+            ident = store.APPLICATION_ID
+            async with SqliteWriter(self.path, application_id=ident, migrations=of_later):
+                pass
         self.writer = Counting(
             self.path, application_id=store.APPLICATION_ID, migrations=store.MIGRATIONS
         )
