@@ -56,8 +56,9 @@ class Stage:
 
     @property
     def name(self) -> str:
-        of_it = self.half.value if self.half else "floor" if self.floor else ""
-        return f"{self.folder} ({of_it})" if of_it else self.folder
+        of_it = [*(["floor"] if self.floor else []), *([self.half.value] if self.half else [])]
+        said = ", ".join(filter(None, of_it))
+        return f"{self.folder} ({said})" if said else self.folder
 
     def paths(self) -> list[str]:
         """What pytest is told to run."""
@@ -79,12 +80,13 @@ STAGES = (
     Stage("nix", bound_s=900),
     Stage("contract", bound_s=2400, half=Half.FILES),
     Stage("contract", bound_s=2400, half=Half.FOLDERS),
-    Stage("contract", bound_s=2400, floor=True),
+    Stage("contract", bound_s=2400, floor=True, half=Half.FILES),
+    Stage("contract", bound_s=2400, floor=True, half=Half.FOLDERS),
     Stage("crash", bound_s=2400),
     Stage("vm", bound_s=2400, alone=True),
 )
 # Side by side the long ones begin early, so that none is left to run on its own.
-EARLY = ("lint", "unit", "unit (floor)", "crash", "contract (floor)")
+EARLY = ("lint", "unit", "unit (floor)", "crash")
 
 
 @dataclass

@@ -29,6 +29,7 @@ def test_everything_by_default_with_floor_after_ceiling() -> None:
         "contract",
         "contract (folders)",
         "contract (floor)",
+        "contract (floor, folders)",
         "crash",
         "vm",
     ]
@@ -39,7 +40,8 @@ def test_every_folder_of_a_stage_exists() -> None:
 
 
 def test_named_stages_run_in_their_own_order() -> None:
-    contract = ["contract", "contract (folders)", "contract (floor)"]
+    of_floor = ["contract (floor)", "contract (floor, folders)"]
+    contract = ["contract", "contract (folders)", *of_floor]
     assert names(stages.parse(["contract", "lint"])) == ["lint", *contract]
     assert names(stages.parse(["unit (floor)"])) == ["unit (floor)"]
 
@@ -61,8 +63,10 @@ def test_what_runs_once_is_there_and_is_not_left_out_with_another_python(tmp_pat
     assert stages.left_out(other) == []
 
 
-def test_the_halves_of_a_folder_are_all_of_it_once() -> None:
-    halves = [path for stage in stages.STAGES if stage.half for path in stage.paths()]
+@pytest.mark.parametrize("floor", [False, True])
+def test_the_halves_of_a_folder_are_all_of_it_once(floor: bool) -> None:
+    both = [stage for stage in stages.STAGES if stage.half and stage.floor is floor]
+    halves = [path for stage in both for path in stage.paths()]
     found = [
         test
         for path in map(Path, halves)
