@@ -225,6 +225,7 @@ def test_a_watch_has_a_deleted_secret_made_again_by_the_unit(place: Place) -> No
 def test_no_program_gets_a_secret_as_an_argument(place: Place) -> None:
     """Each program that the script starts is replaced by one that writes its arguments down."""
     heard = place.file("heard")
+    heard.touch()  # the script's umask would make it one that only root can write to again
     for program in ("sha256sum", "chown", "mv", "sync", "mkdir", "rm", "rmdir"):
         real = subprocess.run(
             ["sh", "-c", f"command -v {program}"], capture_output=True, text=True, check=True
