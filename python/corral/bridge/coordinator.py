@@ -15,7 +15,7 @@ from typing import Any, Final
 from corral.bridge import audit, identities, points, worker
 from corral.bridge.counts import Counts
 from corral.bridge.database import Ledger
-from corral.bridge.domain import PROJECTION_BUDGET_S, State, error_code
+from corral.bridge.domain import LIMITED_MAX_S, PROJECTION_BUDGET_S, State, error_code
 from corral.bridge.errors import LedgerError
 from corral.bridge.identities import Stage
 from corral.bridge.jobs import Held, Job
@@ -41,6 +41,7 @@ from corral.core.crashpoints import crashpoint
 FORGET_EVERY_S: Final = 600.0
 COUNT_EVERY_S: Final = 5.0
 FORGET_BATCH: Final = 1_000
+CLOCK_SLACK: Final = timedelta(seconds=1)
 CANCEL_GRACE_S: Final = 5.0  # what ends a cancelled job is a rollback
 NOTICE_BATCH: Final = 16
 # What a worker knows it writes when the database is back, fenced, however long its lease is over.
@@ -109,6 +110,7 @@ class Coordinator:
             group.create_task(self._claims())
             group.create_task(self._leases())
             group.create_task(self._every(self._interval_s, self._take_over))
+            group.create_task(self._every(self._interval_s, self._look_at_clock))
             group.create_task(self._every(self._interval_s, self._notices))
             group.create_task(self._every(FORGET_EVERY_S, self._forget))
             group.create_task(self._every(COUNT_EVERY_S, self._count))
@@ -252,6 +254,15 @@ class Coordinator:
         await self._ledger.execute(SQL["forget_workers"], ended)
         if taken:
             _log.info("taken over", jobs=len(taken), workers=len(ended))
+            self._woken.set()
+
+    async def _look_at_clock(self) -> None:
+        """All times are the database's, whose clock may go back: then nothing waits for longer."""
+        longest_s = (self._policy.retry_max_s, LIMITED_MAX_S, self._policy.lease_s)
+        longest = (timedelta(seconds=seconds) + CLOCK_SLACK for seconds in longest_s)
+        moved = await self._ledger.fetch(SQL["clock_went_back"], *longest)
+        if moved:
+            _log.warning("the database's clock went back", jobs=len(moved))
             self._woken.set()
 
     # ---- denied jobs, old evidence

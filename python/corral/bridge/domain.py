@@ -46,6 +46,7 @@ REFUSED_BUDGET_S: Final = 3600.0
 # So long a room may take nothing while the homeserver serves others; while it is away, any time.
 PROJECTION_BUDGET_S: Final = 24 * 3600.0
 SEARCH_AFTER_S: Final = 12 * 3600.0  # older sends are looked for in the room before they repeat
+LIMITED_MAX_S: Final = 3600.0  # a homeserver that asks for a longer pause gets this one
 ERROR_CODE_MAX_CHARS: Final = 64
 
 

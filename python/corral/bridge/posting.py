@@ -123,7 +123,7 @@ async def _away(machine: Machine, code: str) -> None:
 
 
 async def _limited(machine: Machine, answer: Limited) -> None:
-    pause_s = answer.retry_after_ms / 1000
+    pause_s = min(answer.retry_after_ms / 1000, domain.LIMITED_MAX_S)
     if pause_s > IN_PROCESS_PAUSE_MAX_S:
         await machine.put_off(timedelta(seconds=pause_s), "rate_limited")
     await asyncio.sleep(pause_s)  # whatever comes meanwhile: the homeserver asked for it

@@ -170,6 +170,55 @@ async def test_f53_a_wrong_clock_of_the_process_changes_nothing(
         assert len(first.world.agent.begun) == 2
 
 
+WENT_BACK = """
+UPDATE bridge_delegations
+   SET created_at = created_at + interval '4 hours', due_at = due_at + interval '4 hours',
+       lease_expires_at = CASE WHEN event_id = $1 THEN now() + interval '4 hours' END,
+       lease_owner = CASE WHEN event_id = $1 THEN 'of before' END,
+       error_code = CASE WHEN event_id = $2 THEN 'rate_limited' END
+"""
+
+
+async def test_a_clock_of_the_database_that_goes_back_holds_up_nothing(one_target: Target) -> None:
+    """What waits was set by the clock of before; so was a lease whose owner nobody knows."""
+    async with Bridge(one_target, lease_s=2.0, retry_max_s=1.0) as bridge:
+        await bridge.stop()
+        for n, text in enumerate(("reply x", "reply y", "task 0.2 z")):
+            await bridge.receive(mention(f"a{n}", text=text, room=f"!r{n}"))
+        await bridge.receive(mention("no", text="reply x", ghost="@nobody:test", room="!r3"))
+        async with connection(one_target) as made:
+            assert await made.execute(WENT_BACK, "$a0", "$a1") == "UPDATE 4"
+        began = time.monotonic()
+        bridge.start()
+        ends = await bridge.quiet(4)
+        assert ends == [("delivered", "answered")] * 3 + [("denied", "agent_unknown")]
+        assert time.monotonic() - began < 120  # far below the hours
+        assert len(bridge.world.agent.begun) == 3
+
+
+async def test_what_waits_as_it_was_told_to_waits_on(one_target: Target) -> None:
+    """A look at the clock shortens nothing that may be set: a pause, a lease, an answer's time."""
+    longest = [timedelta(seconds=1.0), timedelta(hours=1), timedelta(seconds=2.0)]
+    async with Ledger(one_target, 1) as ledger, Bridge(one_target) as bridge:
+        await bridge.stop()
+        for n in range(3):
+            await bridge.receive(mention(f"a{n}", text="reply x", room=f"!r{n}"))
+        changes = (
+            "due_at = now() + interval '0.9 s'",
+            "due_at = now() + interval '59 min', error_code = 'rate_limited'",
+            "due_at = now() + interval '9 hours', state = 'awaiting_input', task_id = 't',"
+            " input_deadline_at = now() + interval '9 hours', deadline_left = interval '1 min',"
+            " attempts = 1, prepared_at = now()",
+        )
+        for n, change in enumerate(changes):
+            update = f"UPDATE bridge_delegations SET {change} WHERE event_id = '$a{n}' RETURNING 1"
+            assert len(await ledger.fetch(update)) == 1
+        assert await ledger.fetch(WORK["clock_went_back"], *longest) == []
+        later = f"UPDATE bridge_delegations SET {changes[0]}".replace("0.9", "1.5")
+        await ledger.execute(f"{later} WHERE event_id = '$a0'")
+        assert len(await ledger.fetch(WORK["clock_went_back"], *longest)) == 1
+
+
 async def test_a_worker_without_its_session_claims_nothing(one_target: Target) -> None:
     async with Bridge(one_target) as bridge:
         session = bridge.coordinator.session

@@ -47,6 +47,31 @@ UPDATE bridge_delegations SET lease_expires_at = statement_timestamp() + $2::int
  WHERE lease_owner = $1 AND job_id = ANY ($3::text[])
 RETURNING job_id;
 
+-- name: clock_went_back
+-- A time that is further ahead than it can have been set was set before the database's clock went
+-- back: it is now. $1 the longest pause, $2 the longest that a homeserver is granted, $3 the lease.
+-- Until when an answer from the room is awaited may be any time.
+WITH open AS (
+    SELECT job_id, state <> 'awaiting_input' AND due_at > statement_timestamp()
+               + CASE error_code WHEN 'rate_limited' THEN $2::interval ELSE $1::interval END AS far
+      FROM bridge_delegations WHERE terminal_at IS NULL
+), notices AS (
+    UPDATE bridge_delegations SET due_at = statement_timestamp()
+     WHERE notice_pending IS NOT NULL AND due_at > statement_timestamp() + $1::interval
+    RETURNING job_id
+), jobs AS (
+    UPDATE bridge_delegations AS d
+       SET due_at = CASE WHEN far THEN statement_timestamp() ELSE due_at END,
+           lease_expires_at = CASE WHEN lease_expires_at > statement_timestamp() + $3::interval
+                                   THEN statement_timestamp() + $3::interval
+                                   ELSE lease_expires_at END
+      FROM open
+     WHERE d.job_id = open.job_id AND d.terminal_at IS NULL
+       AND (far OR lease_expires_at > statement_timestamp() + $3::interval)
+    RETURNING d.job_id
+)
+SELECT job_id FROM notices UNION ALL SELECT job_id FROM jobs;
+
 -- name: register
 -- Again after each loss of the session: whoever took us for dead may have forgotten us.
 INSERT INTO bridge_workers (worker_id, boot_id, pid_namespace, pid, start_ticks)
