@@ -37,6 +37,11 @@ IMPOSSIBLE = {
     "the identity of another turn": "identity = (SELECT identity FROM turns WHERE id = 2)",
 }
 
+SECOND_SOURCE = """
+INSERT INTO sources (id, name, incarnation, sequence, watermark, last_taken)
+VALUES (9, 'a2a', 0, 0, zeroblob(16), zeroblob(16))
+"""
+
 
 @pytest.fixture
 def conn() -> Iterator[sqlite3.Connection]:
@@ -65,8 +70,7 @@ def test_an_impossible_row_is_refused(conn: sqlite3.Connection, change: str) -> 
         "UPDATE ledger SET agent = NULL",
         "UPDATE sources SET watermark = x''",
         "UPDATE sources SET last_taken = zeroblob(17)",
-        "INSERT INTO sources (id, name, incarnation, sequence, watermark, last_taken)"
-        " VALUES (9, 'a2a', 0, 0, zeroblob(16), zeroblob(16))",
+        SECOND_SOURCE,
         "INSERT INTO notes (source_id, at_ms, kind, detail) VALUES (99, 0, 'k', '')",
         "DELETE FROM sources",
     ],
