@@ -8,6 +8,7 @@ completions() {
         bench) candidates='inbound tamq bridge end-to-end --quick --check --json' ;;
         chaos) candidates='inbound tamq bridge --seeds --seed' ;;
         completions) candidates='bash zsh' ;;
+        docs) candidates='--dir --serve' ;;
         demo) candidates='--seed --messages --json --server --keep --report --no-rooms' ;;
         status) candidates='--dir --watch --json' ;;
         doctor) candidates='--dir --all --json' ;;

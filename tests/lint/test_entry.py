@@ -150,7 +150,7 @@ def test_without_root_one_line_names_the_command_that_installs(bare: Bare) -> No
 @pytest.mark.parametrize(
     "words",
     ["demo", "up redis", "test contract", "chaos", "chaos tamq", "bench inbound",
-     "bench bridge", "vm run", "setup", "completions"],
+     "bench bridge", "vm run", "docs", "setup", "completions"],
 )  # fmt: skip
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_help_of_the_entry_needs_nothing_and_makes_nothing(

@@ -12,7 +12,7 @@ from packaging.version import Version
 from tests.lint.repository import ROOT
 
 REQUIREMENTS = ROOT / "python" / "requirements"
-PINNED = ["floor", "runtime", "ceiling", "build", "bench", "synapse", "a2a-1", "a2a-0.3"]
+PINNED = ["floor", "runtime", "ceiling", "build", "bench", "synapse", "docs", "a2a-1", "a2a-0.3"]
 PIN = re.compile(r"^([a-z0-9-]+)==([^\s;\\]+)(.*)$", re.MULTILINE)
 
 
