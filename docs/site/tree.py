@@ -124,7 +124,7 @@ def source_page(tree: Tree, path: str) -> str:
     raw = _link("the file itself", f"{RAW}/{path}", path)
     words = [f"{count} lines", raw, *_backlinks(tree, path)]
     shown = markup.fenced(text, markup.language_of(Path(path)))
-    return f"{_FRONT}# `{path}`\n\n{' · '.join(words)}\n\n{shown}\n"
+    return f"{_front(path)}# `{path}`\n\n{' · '.join(words)}\n\n{shown}\n"
 
 
 def folder_page(tree: Tree, path: str) -> str:
@@ -135,11 +135,12 @@ def folder_page(tree: Tree, path: str) -> str:
     ]
     table = "\n".join(["| file | |", "| --- | --- |", *rows])
     words = " · ".join([f"{len(rows)} files", *_backlinks(tree, path)])
-    return f"{_FRONT}# `{path}/`\n\n{words}\n\n{table}\n"
+    return f"{_front(path)}# `{path}/`\n\n{words}\n\n{table}\n"
 
 
-# The words of programs would bury those of the pages.
-_FRONT = "---\nsearch:\n  exclude: true\n---\n"
+def _front(path: str) -> str:
+    """What the theme is told: the words of programs would bury those of the pages in a search."""
+    return f"---\ntitle: {posixpath.basename(path)}\nsearch:\n  exclude: true\n---\n"
 
 
 def first_words(path: Path) -> str:

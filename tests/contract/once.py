@@ -34,6 +34,7 @@ ONCE: Final = {
     "test_runner_recovery.py": "processes of an earlier runner",
     "test_runner_runs.py": "pipes, signals, limits and time of a run",
     "test_runner_stop.py": "signals to the runner",
+    "test_site.py": "the site of the documentation, which has an environment of its own",
     "test_trace.py": "programs that ask programs; each of their answers has tests of its own",
     "test_tutorial.py": "the text of a page",
 }
