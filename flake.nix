@@ -47,6 +47,7 @@
           corral-gateway
           tamq
           ;
+        docs = pkgs.corral-docs;
         default = pkgs.corral;
       });
 

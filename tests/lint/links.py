@@ -22,6 +22,16 @@ def broken(page: Path, root: Path) -> list[str]:
     ]
 
 
+def parts(page: Path, root: Path) -> set[str]:
+    """Which of the repository's folders, and files beside them, a page links to."""
+    aims = [
+        (page.parent / unquote(target.partition("#")[0])).resolve()
+        for _, target in _targets(page.read_text())
+        if not _ELSEWHERE.match(target)
+    ]
+    return {aim.relative_to(root).parts[0] for aim in aims if aim != root}
+
+
 def _targets(text: str) -> Iterator[tuple[int, str]]:
     for number, line in prose(text):
         shown = _CODE.sub("", line)

@@ -20,6 +20,7 @@ let
 in
 {
   package = pkgs.corral;
+  docs = pkgs.corral-docs;
   inherit (pkgs) a2a-bridge corral-gateway tamq;
 }
 // prefixed "example" (builtins.mapAttrs evaluated examples)

@@ -8,7 +8,10 @@ from pathlib import Path
 from tests.lint import repository
 from tests.nix.nix import MISSING, ROOT, SHIM, NixError, NixMissingError
 
-PARTS = ("flake.nix", "flake.lock", "modules", "services", "examples", "python", "tests")
+PARTS = (
+    *("flake.nix", "flake.lock", "modules", "services", "examples", "python", "tests"),
+    *("README.md", "CHANGELOG.md", "docs", "monitoring"),
+)
 TIMEOUT_S = 300
 
 

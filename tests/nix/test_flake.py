@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lint import links
 from tests.nix import flake, nix
 
 
@@ -52,6 +53,11 @@ def edit(file: str, old: str, new: str) -> Callable[[Path], None]:
             edit("services/cowboy/package.nix", "structlog,", "structlog,\n    absent,"),
             "absent",
             id="the package's dependencies",
+        ),
+        pytest.param(
+            edit("services/docs/package.nix", "packages.mkdocs-material", "packages.absent"),
+            "absent",
+            id="the documentation's needs",
         ),
         pytest.param(
             edit("tests/nix/shell.nix", "tmux,", "tmux,\n  absent,"), "absent", id="the shell"
@@ -99,6 +105,16 @@ def test_the_package_needs_what_the_distribution_needs() -> None:
     listed = re.search(r"dependencies = \[([^\]]*)\]", text)
     assert listed is not None
     assert set(listed[1].split()) == needed
+
+
+def test_the_documentation_is_built_from_all_that_it_links_to() -> None:
+    """Nix sees only what the package names: a link to anything else fails only there."""
+    text = (nix.ROOT / "services" / "docs" / "package.nix").read_text(encoding="utf-8")
+    taken = set(re.findall(r"= \.\./\.\./([\w.]+);", text))
+    pages = [nix.ROOT / "README.md", nix.ROOT / "CHANGELOG.md", *nix.ROOT.glob("docs/**/*.md")]
+    linked = {part for page in pages for part in links.parts(page, nix.ROOT)}
+    assert linked | {"README.md", "CHANGELOG.md", "docs"} <= taken
+    assert {"tests", "examples"} <= linked
 
 
 def test_every_example_host_is_in_the_list() -> None:
