@@ -45,16 +45,20 @@ def main(arguments: Sequence[str]) -> int:
         serve(str(CONFIG), dev_addr=f"127.0.0.1:{options.serve}", strict=False)
         return 0
     place = options.dir.absolute()
-    if place.exists() and not (place / MARK).exists():
+    if place.exists() and not (place / MARK).exists() and not is_empty(place):
         print(f"corral: {place} exists and is no site: name another folder", file=sys.stderr)
         return EXIT_USAGE
     try:
         put(place)
-    except MkDocsException as error:
+    except (MkDocsException, OSError) as error:
         print(f"corral: the site was not built: {error}", file=sys.stderr)
         return 1
     print(place / "index.html")
     return 0
+
+
+def is_empty(place: Path) -> bool:
+    return place.is_dir() and not any(place.iterdir())
 
 
 def put(place: Path) -> None:

@@ -221,14 +221,9 @@ class Small:
         (self.root / file).parent.mkdir(parents=True, exist_ok=True)
         (self.root / file).write_text(text)
 
-    def build(self) -> tuple[int, str]:
-        argv: list[str | Path] = [
-            self.python,
-            "-P",
-            self.root / "docs/site/build.py",
-            "--dir",
-            self.root / "out",
-        ]
+    def build(self, to: str = "out") -> tuple[int, str]:
+        program = self.root / "docs" / "site" / "build.py"
+        argv: list[str | Path] = [self.python, "-P", program, "--dir", self.root / to]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         return done.returncode, done.stderr
 
@@ -273,6 +268,19 @@ def test_planted_faults_fail_the_build_and_leave_the_earlier_site(small: Small) 
     assert "the site was not built" in said
     assert (small.root / "out" / "docs" / "two.html").read_bytes() == before
     assert sorted(small.root.glob(".out-*")) == []
+
+
+def test_an_empty_folder_is_taken(small: Small) -> None:
+    (small.root / "out").mkdir()
+    assert small.build() == (0, "")
+    assert (small.root / "out" / "index.html").is_file()
+
+
+def test_a_place_where_nothing_can_be_made_is_said(small: Small) -> None:
+    small.write("file", "")
+    status, said = small.build("file/x")
+    assert status == 1
+    assert re.fullmatch(r"corral: the site was not built: .*file.*\n", said)
 
 
 def test_a_folder_that_is_no_site_is_left_alone(small: Small) -> None:
