@@ -196,6 +196,12 @@ async def test_a_clock_of_the_database_that_goes_back_holds_up_nothing(one_targe
         assert len(bridge.world.agent.begun) == 3
 
 
+AWAITS_INPUT = """
+state = 'awaiting_input', input_deadline_at = now() + interval '9 hours', task_id = 't',
+deadline_left = interval '1 min', attempts = 1, prepared_at = now()
+"""
+
+
 async def test_what_waits_as_it_was_told_to_waits_on(one_target: Target) -> None:
     """A look at the clock shortens nothing that may be set: a pause, a lease, an answer's time."""
     longest = [timedelta(seconds=1.0), timedelta(hours=1), timedelta(seconds=2.0)]
@@ -206,9 +212,7 @@ async def test_what_waits_as_it_was_told_to_waits_on(one_target: Target) -> None
         changes = (
             "due_at = now() + interval '0.9 s'",
             "due_at = now() + interval '59 min', error_code = 'rate_limited'",
-            "due_at = now() + interval '9 hours', state = 'awaiting_input', task_id = 't',"
-            " input_deadline_at = now() + interval '9 hours', deadline_left = interval '1 min',"
-            " attempts = 1, prepared_at = now()",
+            f"due_at = now() + interval '9 hours', {AWAITS_INPUT}",
         )
         for n, change in enumerate(changes):
             update = f"UPDATE bridge_delegations SET {change} WHERE event_id = '$a{n}' RETURNING 1"

@@ -249,6 +249,14 @@ def test_the_exit_status_goes_through(start: Start, command: tuple[str, ...], st
     assert start("plain", *command).wait() == status
 
 
+def test_a_program_that_is_nowhere_is_that_whatever_stands_in_the_path(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a folder of another user; a file in its place is refused to root, too."""
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/etc/passwd")
+    assert start("plain", "no-such-program").wait() == 127
+
+
 def test_what_was_said_last_is_shown(start: Start) -> None:
     hosted = start("plain", "sh", "-c", "printf '%05000d' 1; echo; echo last")
     assert hosted.wait() == 0

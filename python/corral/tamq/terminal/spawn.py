@@ -8,6 +8,7 @@ import struct
 import sys
 import termios
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 from corral.core.errors import CorralError
@@ -84,11 +85,17 @@ def spawn(command: Sequence[str], size: Size, settings: list[Any] | None) -> Spa
     if problem:
         os.waitpid(pid, 0)
         os.close(master)
-        number = int(problem)
+        number = errno.ENOENT if _is_nowhere(command[0]) else int(problem)
         kind = NotFoundError if number == errno.ENOENT else NotStartedError
         raise kind(f"{command[0]}: {os.strerror(number)}")
     os.set_blocking(master, False)
     return Spawned(pid, master, path)
+
+
+def _is_nowhere(name: str) -> bool:
+    """A folder of PATH that cannot be read, or is none, has the last word in execvp()."""
+    found = (os.access(Path(folder) / name, os.F_OK) for folder in os.get_exec_path())
+    return "/" not in name and not any(found)
 
 
 def _become(command: Sequence[str], slave: int, report: int) -> NoReturn:
