@@ -9,6 +9,7 @@ import contextlib
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -33,6 +34,7 @@ from tests.harness.bridge_world import World
 
 OPEN_MAX = 120  # paced below the capacity
 LOOK_EVERY_S = 0.02
+TELL_EVERY_S = 30.0
 START_S = 120.0
 CANCELLED = "task 1.5 {n}"
 TEXTS = (
@@ -141,7 +143,7 @@ class Run:
             for worker in self.workers:
                 self.start(worker)
             async with asyncio.TaskGroup() as group:
-                beside = [group.create_task(self.person())]
+                beside = [group.create_task(self.person()), group.create_task(self.tell())]
                 beside += [group.create_task(self.keep(worker)) for worker in self.workers]
                 disturbing = group.create_task(self.disturb())
                 await self.send()
@@ -164,6 +166,18 @@ class Run:
         self.result.killed_at = Counter(point for point, _ in at_points)
         self.result.took_s = time.monotonic() - began
         return self.result
+
+    async def tell(self) -> None:
+        """A long trial says how far it is."""
+        while True:
+            await at(time.monotonic() + TELL_EVERY_S)
+            ended = sum(map(bool, told(self.world).values()))
+            print(
+                f"seed {self.trial.seed}: {len(self.acknowledged)} of {self.trial.jobs} mentions "
+                f"taken, {ended} ended, {self.result.kills} kills",
+                file=sys.stderr,
+                flush=True,
+            )
 
     async def note_rows(self) -> None:
         """For whoever looks for the cause."""
