@@ -123,11 +123,16 @@ in
       after = [ derived.units.secrets ];
       environment = environment // {
         RESTART = derived.units.secrets;
+        HELD = "/run/cowboy-rotate/held";
       };
       path = [ config.systemd.package ];
       script = builtins.readFile ./secrets.sh;
       serviceConfig = hardening // {
         Type = "oneshot";
+        # Killed, it goes on with what it has written down.
+        Restart = "on-abnormal";
+        RuntimeDirectory = "cowboy-rotate";
+        RuntimeDirectoryPreserve = "yes";
       };
       startLimitIntervalSec = 0;
     };

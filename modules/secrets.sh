@@ -1,11 +1,12 @@
 # shellcheck shell=bash
 # Makes what is missing of the secrets, joins their hashes into the ACL file, and writes the
-# operator's environment. With RESTART set it writes nothing, and restarts that unit when a secret
-# is missing or the ACL file is no longer that of the secrets. No secret is ever an argument of a
-# program.
+# operator's environment. With RESTART set it writes none of these, and restarts that unit until the
+# ACL file is that of the secrets and all who hold one run again. No secret is ever an argument of
+# a program.
 #
 # SECRETS: one "credential file made|given" a line; what is made is in SECRETS_DIRECTORY.
 # ACL: the file with @credential@ where a hash belongs.
+# HELD: where it is written down who is to be started again.
 set -euo pipefail
 umask 0377
 
@@ -74,35 +75,69 @@ joined_acl() {
   done <"$ACL"
 }
 
-restart() {
-  systemctl --no-block restart "$RESTART"
-  exit
+# Sets hash_of and operator_secret; false when one that is made here is missing.
+read_all() {
+  local credential file origin hash
+  operator_secret=
+  while read -r credential file origin; do
+    if [ "$origin" = made ] && [ ! -e "$file" ]; then
+      return 1
+    fi
+    read_secret "$file"
+    hash=$(printf '%s' "$secret" | sha256sum)
+    hash_of[$credential]=${hash%% *}
+    if [ "$credential" = redis-operator ]; then
+      operator_secret=$secret
+    fi
+  done <"$SECRETS"
 }
 
-if [ -z "${RESTART:-}" ]; then
-  make_missing
+# Whether the ACL is that of the secrets, and who held the former ones runs.
+settled() {
+  local acl
+  read_all && acl=$(joined_acl) && [ "$acl" = "$(<"$ACL_FILE")" ] && [ ! -e "$HELD" ]
+}
+
+# When the unit fails, as it may while a file is being replaced, those that need it are not started,
+# and nobody would start them later. So who runs is written down until it was started again.
+note_holders() {
+  local unit
+  for unit in $(systemctl show --property=RequiredBy --value "$RESTART"); do
+    case $(systemctl show --property=ActiveState --value "$unit") in
+      active | activating | reloading) printf '%s\n' "$unit" ;;
+    esac
+  done >>"$HELD"
+}
+
+restart() {
+  local units
+  note_holders
+  systemctl restart "$RESTART" || return
+  mapfile -t units < <(sort -u "$HELD")
+  if [ ${#units[@]} != 0 ]; then
+    systemctl --no-block start "${units[@]}" || return
+  fi
+  rm "$HELD"
+}
+
+if [ -n "${RESTART:-}" ]; then
+  while :; do
+    if [ ! -e "$HELD" ]; then
+      read_all || true # one that is malformed ends this here: nothing that runs is touched
+    fi
+    if (settled); then
+      exit
+    fi
+    restart || sleep "${PAUSE_S:-5}"
+  done
 fi
 
-operator_secret=
-while read -r credential file origin; do
-  if [ "$origin" = made ] && [ ! -e "$file" ]; then
-    restart
-  fi
-  read_secret "$file"
-  hash=$(printf '%s' "$secret" | sha256sum)
-  hash_of[$credential]=${hash%% *}
-  if [ "$credential" = redis-operator ]; then
-    operator_secret=$secret
-  fi
-done <"$SECRETS"
+make_missing
+until read_all; do
+  make_missing # it was deleted meanwhile
+done
 
 acl=$(joined_acl)
-if [ -n "${RESTART:-}" ]; then
-  if [ "$acl" != "$(<"$ACL_FILE")" ]; then
-    restart
-  fi
-  exit
-fi
 
 # What a killed start left behind may belong to another user.
 rm -f "$ACL_FILE.new" "$OPERATOR_FILE.new"

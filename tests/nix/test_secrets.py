@@ -19,6 +19,22 @@ ACL = (
     "user agent-a on #@redis-agent-a@ resetchannels -@all ~a:* +get\n"
     "user operator on #@redis-operator@ resetchannels -@all %R~* +get (%W~*:inbox +xadd)\n"
 )
+# Restarts as systemd does: one after the other, and where it fails none of its holders is started.
+SYSTEMCTL = """#!/bin/bash
+case $* in
+  "show --property=RequiredBy"*) echo redis-cowboy.service cowboy-a.service stopped.service; exit ;;
+  "show --property=ActiveState"*stopped.service) echo inactive; exit ;;
+  "show --property=ActiveState"*) cat {place}/state 2>/dev/null || echo active; exit ;;
+esac
+chmod u+w {place}/restarted
+echo "$@" >>{place}/restarted
+case $* in
+  restart*)
+    if [ -x {place}/meanwhile ]; then {place}/meanwhile; fi
+    RESTART= bash {script} || {{ echo inactive >{place}/state; exit 1; }} ;;
+  *start*) rm -f {place}/state ;;
+esac
+"""
 MADE = re.compile(r"[0-9a-f-]{72}")
 GOOD = "given-" + "x" * 26
 
@@ -35,8 +51,9 @@ class Place:
         self.file("acl.in").write_text(ACL)
         self.listed("redis-agent-a made", "redis-operator made")
         self.restarted = self.file("restarted")
+        self.restarted.touch()
         systemctl = self.file("bin/systemctl")
-        systemctl.write_text(f'#!/bin/sh\necho "$@" >>{self.restarted}\n')
+        systemctl.write_text(SYSTEMCTL.format(place=self.root, script=SCRIPT))
         systemctl.chmod(0o755)
 
     def file(self, name: str) -> Path:
@@ -63,6 +80,8 @@ class Place:
             "OPERATOR_OWNER": owner,
             "REDIS_URL": "redis://127.0.0.1:6379",
             "REDIS_NETNS": "cowboy-ns",
+            "HELD": f"{self.root}/run/held",
+            "PAUSE_S": "0",
         }
 
     def run(self, **more: str) -> subprocess.CompletedProcess[str]:
@@ -74,6 +93,15 @@ class Place:
             timeout=60,
             check=False,
         )
+
+    def replaced(self, name: str, secret: str = GOOD) -> None:
+        self.file(f"secrets/{name}").chmod(0o600)
+        self.file(f"secrets/{name}").write_text(secret)
+
+    def meanwhile(self, command: str) -> None:
+        """What somebody does just when the unit is restarted."""
+        self.file("meanwhile").write_text(f"#!/bin/sh\n{command}\n")
+        self.file("meanwhile").chmod(0o755)
 
     def good(self) -> None:
         done = self.run()
@@ -196,30 +224,93 @@ def test_a_placeholder_without_a_secret_ends_the_start(place: Place) -> None:
     assert not place.file("run/redis.acl").exists()
 
 
+RESTART = "restart cowboy-secrets.service"
+START = "--no-block start cowboy-a.service redis-cowboy.service"
+
+
+def watch(place: Place) -> subprocess.CompletedProcess[str]:
+    return place.run(RESTART="cowboy-secrets.service")
+
+
 def test_a_watch_restarts_only_when_a_secret_was_replaced(place: Place) -> None:
     """F64: a credential is rotated, and nobody restarts what holds it."""
     place.good()
-    before = place.acl
-    assert place.run(RESTART="cowboy-secrets.service").returncode == 0
+    assert watch(place).returncode == 0
     assert place.restarts == []
-    place.file("secrets/redis-agent-a").chmod(0o600)
-    place.file("secrets/redis-agent-a").write_text(GOOD)
-    assert place.run(RESTART="cowboy-secrets.service").returncode == 0
-    assert place.restarts == ["--no-block restart cowboy-secrets.service"]
-    assert place.acl == before, "a watch writes nothing"
-    place.good()
+    place.replaced("redis-agent-a")
+    assert watch(place).returncode == 0
+    assert place.restarts == [RESTART, START]
     assert sha256(GOOD) in place.acl
+    assert not place.file("run/held").exists()
 
 
 def test_a_watch_has_a_deleted_secret_made_again_by_the_unit(place: Place) -> None:
     place.good()
     before = place.secret("redis-operator")
     place.file("secrets/redis-operator").unlink()
-    assert place.run(RESTART="cowboy-secrets.service").returncode == 0
-    assert place.restarts == ["--no-block restart cowboy-secrets.service"]
-    assert not place.file("secrets/redis-operator").exists(), "a watch writes nothing"
-    place.good()
+    assert watch(place).returncode == 0
+    assert place.restarts == [RESTART, START]
     assert place.secret("redis-operator") != before
+
+
+def test_who_ran_before_a_restart_that_failed_runs_after_one_that_does_not(place: Place) -> None:
+    """A file is away for a moment: the unit fails, and none that needs it is started by systemd."""
+    place.listed("redis-agent-a given", "redis-operator made")
+    given = place.file("given/redis-agent-a")
+    given.write_text(GOOD)
+    place.good()
+    given.write_text(f"another-{GOOD}")
+    place.meanwhile(
+        f"if [ -e {given} ]; then mv {given} {given}.away; else mv {given}.away {given}; fi"
+    )
+    done = watch(place)
+    assert done.returncode == 0, done.stderr
+    assert place.restarts == [RESTART, RESTART, START]
+    assert not place.file("run/held").exists()
+
+
+def test_a_watch_that_was_killed_goes_on(place: Place) -> None:
+    place.good()
+    place.file("run/held").write_text("cowboy-a.service\n")
+    place.file("state").write_text("inactive\n")
+    assert watch(place).returncode == 0
+    assert place.restarts == [RESTART, "--no-block start cowboy-a.service"]
+
+
+def test_what_is_replaced_during_a_restart_is_seen(place: Place) -> None:
+    """systemd does not look at the files while the watch works."""
+    place.good()
+    place.replaced("redis-agent-a")
+    agent, other = (place.file(f"secrets/{name}") for name in ("redis-agent-a", "redis-operator"))
+    place.meanwhile(f"if [ -e {other}.once ]; then exit; fi; touch {other}.once; rm {other}")
+    assert watch(place).returncode == 0
+    assert place.restarts == [RESTART, START]
+    assert sha256(agent.read_text()) in place.acl
+    assert sha256(other.read_text().strip()) in place.acl
+
+
+def test_a_malformed_secret_restarts_nothing(place: Place) -> None:
+    place.good()
+    place.replaced("redis-agent-a", "short")
+    done = watch(place)
+    assert done.returncode == 1
+    assert "must hold 16 to 512" in done.stderr
+    assert place.restarts == []
+
+
+def test_a_secret_that_is_deleted_while_others_are_made_is_made(place: Place) -> None:
+    place.listed(*(f"redis-{name} made" for name in ("a", "b", "c")))
+    place.file("acl.in").write_text("user b on #@redis-b@\n")
+    sync = place.file("bin/sync")
+    once = place.file("once")
+    sync.write_text(
+        f"#!/bin/sh\n[ -e {once} ] || {{ [ -e {place.root}/secrets/redis-b ] && "
+        f"touch {once} && rm -f {place.root}/secrets/redis-b; }}; exec /bin/sync\n"
+    )
+    sync.chmod(0o755)
+    place.good()
+    assert once.exists()
+    assert sha256(place.secret("redis-b")) in place.acl
 
 
 def test_no_program_gets_a_secret_as_an_argument(place: Place) -> None:
