@@ -97,6 +97,10 @@ let
         How the homeserver reaches the bridge. Unset: by host and port.
       '';
       database_pooled = flag "Whether the database is reached through a pooler of transactions.";
+      takes_transactions = setting types.bool false ''
+        Whether this process may be the one that takes transactions. False: it only works on jobs,
+        for a second process that the homeserver does not reach. Unset: it may.
+      '';
       txn_conflict = mkOption {
         type = types.enum [
           "reject"

@@ -209,7 +209,7 @@ class Bridge:
         intake.heard = catching.heard
         async with self._listening(intake), asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self.replica.run()),
+                group.create_task(self._intake()),
                 group.create_task(coordinator.run()),
                 group.create_task(self._greet(rooms)),
                 group.create_task(joining.run()),
@@ -257,6 +257,14 @@ class Bridge:
                 _log.warning("waits for the database", code=error.code)
                 await asyncio.sleep(backoff.next_s())
 
+    async def _intake(self) -> None:
+        """Takes part in who takes transactions; whom no homeserver reaches must not have them."""
+        if self.settings.takes_transactions:
+            await self.replica.run()
+        else:
+            self.notifier.ready("works, and takes no transactions")
+            _log.info("ready", takes_transactions=False)
+
     def _told(self, active: bool) -> None:
         """A replica that waits has started, too: it is ready to take over."""
         status = "takes transactions" if active else "standby: another replica takes transactions"
@@ -300,10 +308,10 @@ class Bridge:
             return "database_unavailable"
         if not writable:
             return "database_read_only"
-        if not self.replica.active.is_set():
+        if self.settings.takes_transactions and not self.replica.active.is_set():
             return "another_replica_takes_transactions"
         if not coordinator.session.may_claim:
             return "worker_session_lost"
         if failing := coordinator.pauses.failing:
             return "homeserver_refuses_us" if "" in failing else "agent_refuses_us"
-        return None
+        return None if self.settings.takes_transactions else "takes_no_transactions"

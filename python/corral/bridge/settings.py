@@ -73,6 +73,11 @@ class BridgeSettings(ServiceSettings):
     database_pooled: bool = Field(
         default=False, description="It is reached through a pooler of transactions."
     )
+    takes_transactions: bool = Field(
+        default=True,
+        description="Whether this process may be the one that takes transactions. False: it only "
+        "works on jobs, for a process that the homeserver does not reach.",
+    )
     txn_conflict: Literal["reject", "epoch"] = Field(
         default="reject",
         description="When a transaction id comes with other events: refuse it (409), or take them "

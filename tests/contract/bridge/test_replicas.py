@@ -31,7 +31,9 @@ ANOTHER = {"ready": False, "reason": "another_replica_takes_transactions"}
 class Process:
     """`a2a-bridge run` as a service of the type `notify`. The homeserver does not answer."""
 
-    def __init__(self, stack: ExitStack, target: Target, folder: Path, name: str) -> None:
+    def __init__(
+        self, stack: ExitStack, target: Target, folder: Path, name: str, **more: str
+    ) -> None:
         self.port = free_port()
         self._said = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         self._said.bind(str(folder / f"{name}.notify"))
@@ -48,6 +50,7 @@ class Process:
             "BRIDGE_LISTEN_PORT": str(self.port),
             "BRIDGE_DATABASE": target.dsn,
             "BRIDGE_AGENTS": json.dumps({"scout": {"url": URL.format(free_port())}}),
+            **more,
         }
         argv = [sys.executable, "-W", "error", "-P", "-m", "corral.bridge.main", "run"]
         with (folder / f"{name}.log").open("wb") as log:
@@ -119,6 +122,28 @@ async def test_one_replica_takes_transactions_and_another_takes_over(
         assert await asyncio.to_thread(second.process.wait, PATIENCE_S) == 0
     async with connection(one_target) as made:
         assert await made.fetchval("SELECT count(*) FROM bridge_delegations") == 1
+
+
+async def test_a_process_that_only_works_leaves_transactions_to_others(
+    one_target: Target, tmp_path: Path, http: aiohttp.ClientSession
+) -> None:
+    """As one that no homeserver reaches: with the lock it would keep it from those that are."""
+    with ExitStack() as stack:
+        works = Process(stack, one_target, tmp_path, "a", BRIDGE_TAKES_TRANSACTIONS="false")
+        await works.hears("READY=1\nSTATUS=works, and takes no transactions")
+        assert await put(http, works, body()) == 503
+        takes = Process(stack, one_target, tmp_path, "b")
+        await takes.hears("READY=1\nSTATUS=takes transactions")
+        assert await put(http, takes, body()) == 200
+        takes.kill()
+
+        async def ready_for_nothing_else() -> bool:
+            return await asked(http, works) == {"ready": False, "reason": "takes_no_transactions"}
+
+        await until_async(ready_for_nothing_else, PATIENCE_S, "that it only works")
+        again = Process(stack, one_target, tmp_path, "c")
+        await again.hears("READY=1\nSTATUS=takes transactions")
+        assert not works.heard("STATUS=takes transactions")
 
 
 async def test_whoever_stands_still_with_the_intakes_lock_is_cut_off(
