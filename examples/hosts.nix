@@ -8,4 +8,6 @@
   secrets-as-files = ./secrets-as-files.nix;
   single-host = ./single-host.nix;
   terminals = ./terminals.nix;
+  two-hosts-agents = ./two-hosts/agents.nix;
+  two-hosts-rooms = ./two-hosts/rooms.nix;
 }

@@ -44,6 +44,20 @@ let
     lib.attrNames (builtins.intersectAttrs cfg.settings settingsOfOurs)
   );
 
+  # Every network of the host would be one of them, those of tomorrow too.
+  wildcards = lib.concatMap (
+    address:
+    problemIf (lib.hasPrefix "0.0.0.0:" address || lib.hasPrefix "[::]:" address) "listen" (
+      "${address} is every address of the host; name those of the private network"
+    )
+  ) cfg.listen;
+  listened = checks.repeated "address" (
+    lib.imap0 (number: value: {
+      option = at "listen.${toString number}";
+      inherit value;
+    }) cfg.listen
+  );
+
   # Who is the gateway's user reads its tokens and its tasks.
   users = lib.mapAttrsToList (agent: options: {
     option = "services.cowboy.agents.${agent}.user";
@@ -57,7 +71,8 @@ in
       ++ problemIf (cfg.agents == { }) "agents" "at least one agent is needed"
       ++ problemIf (cfg.clients == { }) "clients" "at least one client is needed"
       ++ lib.optionals config.services.cowboy.enable absent
-      ++ map problem tokens
+      ++ map problem (tokens ++ listened)
+      ++ wildcards
       ++ foreignSettings
       ++ map problem (
         checks.repeated "user" (

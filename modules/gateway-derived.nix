@@ -12,6 +12,7 @@ in
 rec {
   user = "a2a-gateway";
   unit = "a2a-gateway";
+  listenUnit = "a2a-gateway-listen";
   tokensUnit = "a2a-gateway-tokens";
 
   runtime = "/run/a2a-gateway";
@@ -41,7 +42,8 @@ rec {
 
   settingsText =
     builtins.toJSON (
-      withoutNulls cfg.settings
+      lib.optionalAttrs (cfg.listen != [ ]) { base_url = "http://${lib.head cfg.listen}"; }
+      // withoutNulls cfg.settings
       // {
         inherit socket;
         # 0660: its group may connect.

@@ -73,7 +73,7 @@ let
     freeformType = format.type;
     options = {
       base_url = setting (types.strMatching "https?://.+") "https://agents.example.org" ''
-        What clients see before `/a2a/`, for the cards.
+        What clients see before `/a2a/`, for the cards. Unset: the first address of `listen`.
       '';
       body_max_bytes = count 4194304 "Of one call.";
       open_tasks_max = count 1000 "Tasks of one client that have not ended.";
@@ -129,6 +129,22 @@ in
       description = ''
         Where it listens, for the group `a2a-gateway`. A bridge on this host is in that group; its
         agent's `url` is `unix:/run/a2a-gateway/socket:/a2a/<name>/`.
+      '';
+    };
+
+    listen = mkOption {
+      type = types.listOf (
+        types.strMatching "([0-9]{1,3}(\\.[0-9]{1,3}){3}|\\[[0-9a-fA-F:]+]):[0-9]{1,5}"
+      );
+      default = [ ];
+      example = [ "192.0.2.20:8080" ];
+      description = ''
+        Addresses of this host where bridges of other hosts reach the gateway, each with a port.
+        What comes there is passed on to the socket by a proxy of systemd, as it is: without TLS, so
+        that tokens and content can be read on the way. Name only addresses of a private network
+        (WireGuard, for example), or put a server with TLS in front. Whoever gets there needs a
+        client's token; the firewall is yours to open (`networking.firewall`). Cards name the first
+        one, unless `settings.base_url` is set.
       '';
     };
 

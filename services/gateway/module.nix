@@ -1,5 +1,6 @@
 # The gateway: one unit that makes the tokens that are missing, and the server itself, which is a
-# member of the agents' namespace. Its socket is reached from outside of it.
+# member of the agents' namespace. Its socket is reached from outside of it; with `listen`, a proxy
+# of systemd passes on to it what comes from other hosts.
 {
   config,
   lib,
@@ -28,6 +29,9 @@ let
         GATEWAY_CONFIG="$textPath" corral-gateway check-config
         cp "$textPath" "$out"
       '';
+
+  listens = cfg.listen != [ ];
+  proxy = "${config.systemd.package}/lib/systemd/systemd-socket-proxyd";
 
   # Its settings name the secrets that the running service has.
   operator = import ../operator.nix {
@@ -73,7 +77,42 @@ in
     # Who is in it may connect.
     users.groups.${user} = { };
 
+    systemd.sockets = lib.mkIf listens {
+      ${derived.listenUnit} = {
+        description = "Addresses of the gateway for other hosts";
+        wantedBy = [ "sockets.target" ];
+        listenStreams = cfg.listen;
+        socketConfig = {
+          # The private network may come up later.
+          FreeBind = true;
+          # A host that lost its power says no goodbye.
+          KeepAlive = true;
+          KeepAliveTimeSec = "60s";
+          KeepAliveIntervalSec = "10s";
+          KeepAliveProbes = 6;
+        };
+      };
+    };
+
     systemd.services = lib.mkMerge [
+      (lib.mkIf listens {
+        ${derived.listenUnit} = {
+          description = "Passes on to the gateway what comes from other hosts";
+          requires = [ "${derived.listenUnit}.socket" ];
+          after = [
+            "${derived.listenUnit}.socket"
+            "${derived.unit}.service"
+          ];
+          serviceConfig = (import ./hardening-listen.nix) // {
+            Type = "exec";
+            ExecStart = "${proxy} ${derived.socket}";
+            DynamicUser = true;
+            # Who is in it may connect to the socket.
+            SupplementaryGroups = [ user ];
+            Restart = "on-failure";
+          };
+        };
+      })
       {
         ${derived.tokensUnit} = {
           description = "Tokens of the gateway's clients, made when missing";

@@ -25,6 +25,7 @@ GOOD = {
     "a source of another name": gateway('agents.a.source = "asked";'),
     "a token given": gateway('clients.ann.tokenFile = "/run/secrets/ann";'),
     "a bridge beside it": gateway(more=BRIDGE),
+    "addresses for other hosts": gateway('listen = [ "192.0.2.20:8080" "[2001:db8::20]:8080" ];'),
     "a setting of tomorrow": gateway("settings.tomorrow = 1;"),
     "nothing, when it is off": f"[ {{ {_GATEWAY}.settings.socket = 1; }} ]",
 }
@@ -67,6 +68,25 @@ FAILED = (
         ),
     ),
     Host(
+        "gateway_at_every_address",
+        gateway('listen = [ "0.0.0.0:8080" "[::]:8080" ];'),
+        tuple(
+            f"{_GATEWAY}.listen: {address} is every address of the host; name those of the private "
+            "network"
+            for address in ("0.0.0.0:8080", "[::]:8080")
+        ),
+    ),
+    Host(
+        "gateway_at_one_address_twice",
+        gateway('listen = [ "192.0.2.20:8080" "192.0.2.20:8080" ];'),
+        (
+            (
+                f'{_GATEWAY}.listen.1: address "192.0.2.20:8080" is already that of '
+                f"{_GATEWAY}.listen.0"
+            ),
+        ),
+    ),
+    Host(
         "gateway_settings_of_the_modules",
         gateway(
             'settings = { agents = { }; clients = { }; metrics_dir = "m"; redis_url = "r"; '
@@ -102,6 +122,9 @@ def _type(option: str) -> tuple[str, ...]:
     return (f"A definition for option `{_GATEWAY}.{option}' is not of type `",)
 
 
+# Which one of the list it is, is not said alike by every release.
+_LISTEN = (f"A definition for option `{_GATEWAY}.listen.",)
+
 THROWN = (
     Host(
         "gateway_token_in_the_store",
@@ -117,6 +140,16 @@ THROWN = (
         "gateway_source_that_is_no_name",
         gateway('agents.a.source = "A";'),
         _type("agents.a.source"),
+    ),
+    Host(
+        "gateway_at_a_name",
+        gateway('listen = [ "agents.example.org:8080" ];'),
+        _LISTEN,
+    ),
+    Host(
+        "gateway_at_an_address_without_a_port",
+        gateway('listen = [ "192.0.2.20" ];'),
+        _LISTEN,
     ),
     Host(
         "gateway_without_room",

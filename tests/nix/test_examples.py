@@ -3,15 +3,16 @@
 import json
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.nix import hosts, nix
+from tests.nix import hosts, nix, rendered_hosts
 
-EXAMPLES = sorted(path for path in nix.EXAMPLES.glob("*.nix") if path.stem not in {"demo", "hosts"})
-WITHOUT_AGENTS = {"bridge-remote-postgres", "terminals"}
-WITH_AGENTS = [path for path in EXAMPLES if path.stem not in WITHOUT_AGENTS]
+EXAMPLES = [str(path.relative_to(nix.EXAMPLES)) for path in rendered_hosts.examples()]
+WITHOUT_AGENTS = {"bridge-remote-postgres.nix", "terminals.nix", "two-hosts/rooms.nix"}
+WITH_AGENTS = [name for name in EXAMPLES if name not in WITHOUT_AGENTS]
 # What a host is made of, as far as these tests look.
 WANTED = f"""{{
   refused = {hosts.FAILED};
@@ -37,7 +38,7 @@ def example(name: str) -> dict[str, Any]:
 
 
 def test_there_are_examples() -> None:
-    assert {path.stem for path in EXAMPLES} >= {
+    assert {Path(name).stem for name in EXAMPLES} >= {
         "single-host",
         "agents-only",
         "bridge-remote-postgres",
@@ -45,19 +46,20 @@ def test_there_are_examples() -> None:
         "renamed-namespace",
         "disabled-agent",
         "terminals",
+        "rooms",
     }
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_evaluates(path: Any) -> None:
-    host = example(path.name)
+@pytest.mark.parametrize("file", EXAMPLES)
+def test_evaluates(file: str) -> None:
+    host = example(file)
     assert host["refused"] == []
     assert all(host["units"].values())
 
 
-@pytest.mark.parametrize("path", WITH_AGENTS, ids=lambda path: path.stem)
-def test_members_of_the_namespace_are_those_that_are_published(path: Any) -> None:
-    host = example(path.name)
+@pytest.mark.parametrize("file", WITH_AGENTS)
+def test_members_of_the_namespace_are_those_that_are_published(file: str) -> None:
+    host = example(file)
     published = json.loads(host["etc"]["cowboy/namespace.json"])
     inside = {
         f"{name}.service"
@@ -72,9 +74,9 @@ def test_members_of_the_namespace_are_those_that_are_published(path: Any) -> Non
         assert "cowboy-ns.service" in host["bindsTo"][name]
 
 
-@pytest.mark.parametrize("path", WITH_AGENTS, ids=lambda path: path.stem)
-def test_who_holds_a_secret_needs_the_unit_that_makes_it(path: Any) -> None:
-    host = example(path.name)
+@pytest.mark.parametrize("file", WITH_AGENTS)
+def test_who_holds_a_secret_needs_the_unit_that_makes_it(file: str) -> None:
+    host = example(file)
     given = {line.split()[0]: line.split()[1] for line in _secrets(host)}
     holders = [
         (name, loaded)
@@ -93,13 +95,13 @@ def _secrets(host: dict[str, Any]) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("path", WITH_AGENTS, ids=lambda path: path.stem)
-def test_no_path_or_socket_waits_for_a_service_that_waits_for_it(path: Any) -> None:
+@pytest.mark.parametrize("file", WITH_AGENTS)
+def test_no_path_or_socket_waits_for_a_service_that_waits_for_it(file: str) -> None:
     """By default services wait for basic.target, and that waits for all paths and sockets.
 
     systemd breaks such a circle by not starting one of them, which one it does not say before.
     """
-    units = example(path.name)["units"]
+    units = example(file)["units"]
     early = [name for name in units if name.endswith((".path", ".socket"))]
     assert "cowboy-rotate.path" in early
     for name in early:
@@ -192,10 +194,10 @@ def test_a_disabled_agent_leaves_no_trace() -> None:
     assert host["services"]["cowboy-helper"]["User"] == "cowboy-helper"
 
 
-@pytest.mark.parametrize("path", WITH_AGENTS, ids=lambda path: path.stem)
-def test_the_daemon_has_another_user_than_the_runs(path: Any) -> None:
+@pytest.mark.parametrize("file", WITH_AGENTS)
+def test_the_daemon_has_another_user_than_the_runs(file: str) -> None:
     """And nothing that is the agent's is the daemon's, nor the other way round."""
-    host = example(path.name)
+    host = example(file)
     runners = [name for name in host["services"] if name.startswith("cowboy-runner-")]
     assert runners
     for name in runners:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.lint import links
-from tests.nix import flake, nix
+from tests.nix import flake, nix, rendered_hosts
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +118,9 @@ def test_the_documentation_is_built_from_all_that_it_links_to() -> None:
 
 
 def test_every_example_host_is_in_the_list() -> None:
-    listed = (nix.EXAMPLES / "hosts.nix").read_text(encoding="utf-8")
-    named = set(re.findall(r"\./([a-z0-9-]+\.nix);", listed))
-    there = {path.name for path in nix.EXAMPLES.glob("*.nix")}
-    assert named == there - {"demo.nix", "hosts.nix"}
+    there = set(nix.EXAMPLES.rglob("*.nix"))
+    others = {nix.EXAMPLES / name for name in ("demo.nix", "hosts.nix", "two-hosts/both.nix")}
+    assert set(rendered_hosts.examples()) == there - others
 
 
 def test_nixpkgs_is_pinned_to_a_release(pristine: Path, tmp_path: Path) -> None:

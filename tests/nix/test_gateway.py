@@ -14,6 +14,8 @@ from tests.nix import nix, options_page, refused_gateway, render, rendered_hosts
 from tests.nix.render.outputs import BuildError
 
 EXAMPLE = nix.EXAMPLES / "bridge-and-gateway.nix"
+OTHER_HOST = nix.EXAMPLES / "two-hosts" / "agents.nix"
+PROXY = "a2a-gateway-listen.service"
 SCRIPT = nix.ROOT / "services" / "make-tokens.sh"
 GATEWAY, TOKENS = "a2a-gateway.service", "a2a-gateway-tokens.service"
 EXPOSURE_MAX = 2.0
@@ -107,6 +109,38 @@ def test_metrics_are_written_where_those_of_the_agents_are(tmp_path: Path) -> No
     unit = host.units[GATEWAY].splitlines()
     assert "SupplementaryGroups=corral-metrics" in unit
     assert "ReadWritePaths=/var/lib/m" in unit
+
+
+# ---- for other hosts --------------------------------------------------------------------------
+
+
+def test_nobody_else_is_listened_to_unless_that_is_wanted() -> None:
+    units = rendered_hosts.rendered(EXAMPLE).units
+    assert not [name for name in units if name.startswith("a2a-gateway-listen")]
+    assert "base_url" not in settings(rendered_hosts.rendered(EXAMPLE))
+
+
+def test_what_comes_from_other_hosts_is_passed_on_to_the_socket() -> None:
+    host = rendered_hosts.rendered(OTHER_HOST)
+    listening = host.units["a2a-gateway-listen.socket"].splitlines()
+    assert [line for line in listening if line.startswith("ListenStream")] == [
+        "ListenStream=192.0.2.20:8080"
+    ]
+    assert "FreeBind=true" in listening
+    assert "sockets.target.wants/a2a-gateway-listen.socket" in host.unit_links
+    proxy = host.units[PROXY].splitlines()
+    (start,) = (line for line in proxy if line.startswith("ExecStart="))
+    assert start.endswith("/lib/systemd/systemd-socket-proxyd /run/a2a-gateway/socket")
+    assert "SupplementaryGroups=a2a-gateway" in proxy
+    assert "PrivateNetwork=true" in proxy
+    assert verify.exposure(host, PROXY) <= EXPOSURE_MAX
+
+
+def test_the_cards_name_where_the_gateway_is_reached(tmp_path: Path) -> None:
+    assert settings(rendered_hosts.rendered(OTHER_HOST))["base_url"] == "http://192.0.2.20:8080"
+    listen = 'listen = [ "192.0.2.20:8080" ];'
+    named = rendered(tmp_path, f'{listen} settings.base_url = "https://a.example.org";')
+    assert settings(named)["base_url"] == "https://a.example.org"
 
 
 # ---- settings -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tests.nix.rendered_hosts import rendered
 HOSTS = rendered_hosts.paths()
 STANDARD = nix.EXAMPLES / "single-host.nix"
 
-each = pytest.mark.parametrize("path", HOSTS, ids=lambda path: path.stem)
+each = pytest.mark.parametrize("path", HOSTS, ids=rendered_hosts.name)
 
 
 def values(rendered: render.Rendered, key: str) -> dict[str, list[str]]:

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from tests.nix.render import Rendered
+from tests.nix.render.places import PROXY
 
 MISSING = (
     "systemd-analyze is not on PATH, so nothing can be said about the units; install it with: "
@@ -84,7 +85,7 @@ def lay_out(rendered: Rendered, root: Path) -> None:
         link = root / path.lstrip("/")
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target)
-        if "/bin/" in target or "/sbin/" in target:
+        if "/bin/" in target or "/sbin/" in target or target.endswith(PROXY):
             _write(root, target, "#!/bin/false\n", 0o755)
 
 

@@ -24,8 +24,21 @@ let
       ALTER DATABASE "${one.name}" OWNER TO "${one.name}";
     '';
 
+  # The cluster of the image listens on its socket only, and refuses hosts.
+  access = pkgs.writeText "pg_hba.conf" ''
+    ${postgresql.authentication}
+    local all all peer
+  '';
+  hosts = [
+    "listen_addresses=*"
+    "hba_file=${access}"
+  ];
+  value = one: if builtins.isBool one then lib.boolToString one else toString one;
+  given = lib.mapAttrsToList (name: one: "${name}=${value one}") postgresql.settings;
+  words = map (word: " -c ${word}") (lib.optionals postgresql.enableTCPIP hosts ++ given);
+
   state = "/var/lib/matrix-synapse";
-  homeserver = synapse.settings // {
+  homeserver = {
     listeners = [
       {
         type = "http";
@@ -34,6 +47,9 @@ let
         resources = [ { names = [ "client" ]; } ];
       }
     ];
+  }
+  // synapse.settings
+  // {
     database = {
       inherit (synapse.settings.database) name;
       args.database = "${state}/homeserver.db";
@@ -75,7 +91,7 @@ in
         environment.PGDATA = "/var/lib/postgresql/main";
         serviceConfig = {
           Type = "notify";
-          ExecStart = "${pkgs.postgresql}/bin/postgres";
+          ExecStart = "${pkgs.postgresql}/bin/postgres${lib.concatStrings words}";
           User = "postgres";
           Group = "postgres";
           RuntimeDirectory = "postgresql";

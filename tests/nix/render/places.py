@@ -57,6 +57,8 @@ _ALIASES = {
     "python3.12-corral": "corral",
 }
 
+PROXY = "lib/systemd/systemd-socket-proxyd"
+
 OURS = {name: f"/opt/corral/bin/{name}" for name in _OURS}
 
 _ELSEWHERE = {
@@ -67,6 +69,7 @@ _ELSEWHERE = {
         ("postgresql", f"bin/{name}"): f"/usr/local/lib/postgresql/bin/{name}"
         for name in ("postgres", "psql")
     },
+    ("systemd", PROXY): f"/usr/{PROXY}",
     ("tzdata", "share/zoneinfo"): "/usr/share/zoneinfo",
 }
 

@@ -35,6 +35,18 @@ in
 
   options.services.postgresql = {
     enable = lib.mkEnableOption "PostgreSQL Server";
+    enableTCPIP = option types.bool false;
+    authentication = option types.lines "";
+    settings = option (types.submodule {
+      freeformType = types.attrsOf (
+        types.oneOf [
+          types.bool
+          types.float
+          types.int
+          types.str
+        ]
+      );
+    }) { };
     ensureDatabases = option (types.listOf types.str) [ ];
     ensureUsers = option (types.listOf (
       types.submodule {
