@@ -89,6 +89,18 @@ def test_a_scenario_is_a_check_of_its_own(checkout: Path, tmp_path: Path) -> Non
         flake.check(checkout, tmp_path)
 
 
+def test_a_folder_of_hosts_is_several_machines(checkout: Path, tmp_path: Path) -> None:
+    scenarios = checkout / "tests" / "vm" / "scenarios"
+    scenarios.mkdir(parents=True, exist_ok=True)
+    (scenarios / "pair_planted.py").write_text("one.start()\ntwo.start()\n")
+    folder = checkout / "tests" / "vm" / "hosts" / "pair"
+    folder.mkdir(parents=True)
+    (folder / "one.nix").write_text("{ }\n")
+    (folder / "two.nix").write_text('{ assertions = [ { assertion = false; message = "2"; } ]; }\n')
+    with pytest.raises(nix.NixError, match=r"Failed assertions:\n\s*- 2"):
+        flake.check(checkout, tmp_path)
+
+
 def test_the_apps_evaluate(pristine: Path, tmp_path: Path) -> None:
     """`nix flake check` of Debian's nix does not look at them."""
     for app, program in {"demo": "corral-demo", "cowboy": "cowboy"}.items():

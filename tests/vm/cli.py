@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run scenarios")
     run.add_argument("scenario", nargs="+", choices=scenario.names(), metavar="SCENARIO")
     run.add_argument("--seed", type=int, help="repeat a run (default: chance, printed)")
-    debug = commands.add_parser("debug", help="boot a scenario's machine and give a root shell")
+    debug = commands.add_parser("debug", help="boot a scenario's machines and give a root shell")
     debug.add_argument("scenario", choices=scenario.names(), metavar="SCENARIO")
     debug.add_argument("--seed", type=int, help="as for run")
     return top
@@ -61,27 +61,33 @@ def _list() -> int:
 
 
 def _debug(name: str, seed: int) -> int:
-    """Boots the machine, without the script, and hands its console over."""
+    """Boots the machines, without the script, and hands their consoles over."""
     with scenario.prepared(named(name), seed) as run:
-        machine = Machine("machine", run.hardware, run.folder / "machine", say)
-        run.machines.append(machine)
-        machine.start()
-        machine.succeed("true")
+        run.names()
+        run.start_all()
+        for machine in run.machines:
+            machine.succeed("true")
         say("a root shell of the machine; end with exit or Control-D (the machine is then gone)")
-        _converse(machine, sys.stdin.fileno())
+        if len(run.machines) > 1:
+            shown = " and ".join(f"@{machine.name}" for machine in run.machines)
+            say(f"there are several: {shown} lead from one to another")
+        _converse({f"@{one.name}": one for one in run.machines}, sys.stdin.fileno())
     return 0
 
 
-def _converse(machine: Machine, terminal: int) -> None:
+def _converse(machines: dict[str, Machine], terminal: int) -> None:
     """Line by line: the console has no echo, so this terminal's own editing serves."""
-    prompt = f"{machine.name}# "
+    machine = next(iter(machines.values()))
     while machine.booted:
         if os.isatty(terminal):
-            sys.stdout.write(prompt)
+            sys.stdout.write(f"{machine.name}# ")
             sys.stdout.flush()
         line = sys.stdin.readline()
         if not line or line.strip() == "exit":
             return
+        if line.strip() in machines:
+            machine = machines[line.strip()]
+            continue
         status, out = machine.execute(f"set +eu; {line.strip()} 2>&1" if line.strip() else "true")
         sys.stdout.write(out)
         if status:

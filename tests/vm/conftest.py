@@ -28,7 +28,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="package")
 def sample_run(session_seed: int) -> Iterator[Run]:
-    scenario = Scenario("sample", SCENARIOS / "none.py", sample_host())
+    scenario = Scenario("sample", SCENARIOS / "none.py", {"machine": sample_host()})
     with prepared(scenario, session_seed) as run:
         yield run
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.vm.network import INTERFACE
 from tests.vm.qemu import END_TIMEOUT_S, Hardware, Qemu
 from tests.vm.settled import Settled
 from tests.vm.shell import MachineError, Shell
@@ -46,6 +47,7 @@ class Machine:
         self._folder = folder
         self._say = say
         self._frozen = frozen
+        self._card = INTERFACE if hardware.port else "eth0"
         self._qemu: Qemu | None = None
         self._shell: Shell | None = None
         folder.mkdir(parents=True)
@@ -114,11 +116,11 @@ class Machine:
             self._qemu = self._shell = None
 
     def block(self) -> None:
-        """Cuts the network cable."""
-        self._running().control("set_link", name="eth0", up=False)
+        """Cuts the network cable: that to the other machines, if there are any."""
+        self._running().control("set_link", name=self._card, up=False)
 
     def unblock(self) -> None:
-        self._running().control("set_link", name="eth0", up=True)
+        self._running().control("set_link", name=self._card, up=True)
 
     # ---- commands ---------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tests.vm.cache import locked, used
 from tests.vm.cpio import Archive
 from tests.vm.image import HERE, PREFIX, ROOT, Image
+from tests.vm.network import UNIT, Port
 
 SYSTEM = "etc/systemd/system"
 FIRST_ID = 700  # of users and groups whose host leaves the choice to us; above Debian's own
@@ -85,12 +86,14 @@ class Ids:
     groups: dict[str, int]
 
 
-def initrd(image: Image, host: Host, cache: Path, target: Path) -> None:
+def initrd(image: Image, host: Host, cache: Path, target: Path, port: Port | None = None) -> None:
     """Writes the initial file system of a machine: the image's part, then the payload."""
     archive = Archive()
     ids = _add_accounts(archive, image, host)
     _add_host(archive, host, ids)
     _add_code(archive, image, cache)
+    if port is not None:
+        _add_network(archive, port)
     packed = archive.pack()
     stamp = Archive()
     stamp.file("payload-hash", hashlib.sha256(packed).hexdigest().encode() + b"\n")
@@ -117,6 +120,13 @@ def _add_host(archive: Archive, host: Host, ids: Ids) -> None:
     archive.file(f"{TOP}etc/tmpfiles.d/00-nixos.conf", tmpfiles.encode())
     sysctl = "".join(f"{key} = {value}\n" for key, value in host.sysctl.items())
     archive.file(f"{TOP}etc/sysctl.d/60-nixos.conf", sysctl.encode())
+
+
+def _add_network(archive: Archive, port: Port) -> None:
+    """What the other driver adds to the host itself."""
+    archive.file(f"{TOP}etc/hosts", port.hosts.encode())
+    archive.file(f"{TOP}{SYSTEM}/{UNIT}", port.unit.encode())
+    archive.link(f"{TOP}{SYSTEM}/sysinit.target.wants/{UNIT}", f"../{UNIT}")
 
 
 def _add_file(archive: Archive, path: str, file: File, ids: Ids) -> None:

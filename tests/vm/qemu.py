@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 from corral.local.tether import tethered
 from tests.vm.accel import PROBE_WORD, Accel
 from tests.vm.image import Image
+from tests.vm.network import Port
 from tests.vm.shell import MachineError
 
 MEMORY_MIB = 768
@@ -40,11 +41,12 @@ KERNEL_WORDS = (
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a machine is started from."""
+    """What a machine is started from. `port`: its place in a network of several."""
 
     image: Image
     initrd: Path
     accel: Accel
+    port: Port | None = None
 
 
 def probe_argv(kernel: Path, initrd: Path) -> list[str]:
@@ -76,7 +78,7 @@ class Qemu:
     ) -> None:
         self.began_s = time.monotonic()
         shell_path, qmp_path = folder / "shell.sock", folder / "qmp.sock"
-        for path in (shell_path, qmp_path):
+        for path in (shell_path, qmp_path, *([hardware.port.local] if hardware.port else [])):
             path.unlink(missing_ok=True)
             if len(os.fsencode(path)) > SOCKET_PATH_MAX_BYTES:
                 raise MachineError(f"the socket path {path} is too long", hint="set TMPDIR")
@@ -210,6 +212,7 @@ def _argv(
     argv += ["-device", "virtconsole,chardev=shell", "-device", "virtio-rng-pci"]
     argv += ["-netdev", "user,id=net0,restrict=on"]
     argv += ["-device", "virtio-net-pci,id=eth0,netdev=net0,romfile="]
+    argv += hardware.port.arguments if hardware.port else []
     return [*argv, "-qmp", f"unix:{qmp},server=on,wait=off", "-serial", "stdio"]
 
 

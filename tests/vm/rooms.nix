@@ -1,6 +1,8 @@
 # What the machines with rooms have in common: Synapse on SQLite, and a bridge on a slow machine.
 { ... }:
 {
+  imports = [ ./slow-bridge.nix ];
+
   services.matrix-synapse = {
     enable = true;
     settings = {
@@ -17,13 +19,6 @@
         burst_count = 1000;
       };
     };
-  };
-
-  services.a2a-bridge.settings = {
-    # An emulated machine pauses for seconds; a killed database's jobs go on after as long.
-    lease_s = 10;
-    sender_rate_per_min = 0;
-    room_rate_per_min = 0;
   };
 
   # Somebody who has nothing to do with any of it.

@@ -1,7 +1,8 @@
 """Runs one scenario: a script that the NixOS test driver could run as well.
 
 A scenario is `scenarios/NAME.py`; its machine is `hosts/NAME.nix`, or that of the first word of its
-name, or `hosts/standard.nix`. When it fails, everything that explains it is kept in one folder.
+name, or `hosts/standard.nix`. A folder in place of that file is several machines with a network
+between them. When a scenario fails, everything that explains it is kept in one folder.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.vm import payload
 from tests.vm.accel import Accel, boots, choose
 from tests.vm.image import HERE, ROOT, Image, cache_folder, image
 from tests.vm.machine import Machine
+from tests.vm.network import Hub, Port
 from tests.vm.payload import Host
 from tests.vm.qemu import Hardware, probe_argv
 from tests.vm.settled import Settled, settled
@@ -35,6 +37,7 @@ HOSTS = HERE / "hosts"
 SERVERS = HERE / "servers.nix"
 REPORTS = ROOT / "reports" / "vm"
 STANDARD = "standard"
+MACHINE = "machine"  # the name of one that is alone
 FRESH = frozenset({"first_boot", "bridge_first_boot"})
 ETC_SYSTEMD = "/etc/systemd/system"
 COLLECT_TIMEOUT_S = 60
@@ -64,9 +67,17 @@ def names() -> list[str]:
 
 
 def host_file(scenario: str) -> Path:
-    """Of that name, else of its first word, else the standard one."""
-    found = (HOSTS / f"{name}.nix" for name in (scenario, scenario.partition("_")[0]))
+    """Of that name, else of its first word, else the standard one; a folder is several."""
+    of = (HOSTS / name for name in (scenario, scenario.partition("_")[0]))
+    found = (path for one in of for path in (one.with_suffix(".nix"), one))
     return next((path for path in found if path.exists()), HOSTS / f"{STANDARD}.nix")
+
+
+def machine_files(path: Path) -> dict[str, Path]:
+    """The machines of a file or folder of `hosts`, by name."""
+    if path.is_dir():
+        return {file.stem: file for file in sorted(path.glob("*.nix"))}
+    return {MACHINE: path}
 
 
 def accel(built: Image) -> Accel:
@@ -77,18 +88,24 @@ def accel(built: Image) -> Accel:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A script and what its machine is."""
+    """A script and what its machines are, by name."""
 
     name: str
     script: Path
-    host: Host
-    fresh: bool = False  # begins with a machine that is off
+    hosts: Mapping[str, Host]
+    fresh: bool = False  # begins with machines that were never started
     reports: Path = REPORTS
+
+    @property
+    def several(self) -> bool:
+        return len(self.hosts) > 1
 
 
 def named(name: str) -> Scenario:
     """A scenario of the project."""
-    return Scenario(name, SCENARIOS / f"{name}.py", rendered(host_file(name)), name in FRESH)
+    files = machine_files(host_file(name))
+    hosts = {machine: rendered(file) for machine, file in files.items()}
+    return Scenario(name, SCENARIOS / f"{name}.py", hosts, name in FRESH or len(hosts) > 1)
 
 
 @functools.cache
@@ -101,11 +118,12 @@ def rendered(file: Path) -> Host:
 
 @dataclass
 class Run:
-    """One run of a scenario with a seed. `folder` is its own, and is gone afterwards."""
+    """One run of a scenario with a seed. `folder` is its own, and is gone afterwards; `hardware` is
+    that of each machine."""
 
     scenario: Scenario
     seed: int
-    hardware: Hardware
+    hardware: Mapping[str, Hardware]
     folder: Path
     out: Say = say
     lines: list[str] = field(default_factory=list)
@@ -117,15 +135,21 @@ class Run:
 
     def names(self, frozen: Settled | None = None) -> dict[str, Any]:
         """What a script finds defined, as with the other driver."""
-        machine = Machine("machine", self.hardware, self.folder / "machine", self.say, frozen)
-        self.machines = [machine]
+        self.machines = [
+            Machine(name, hardware, self.folder / name, self.say, frozen)
+            for name, hardware in self.hardware.items()
+        ]
         return {
             "__name__": "scenario",
-            "machine": machine,
+            **{machine.name: machine for machine in self.machines},
             "machines": self.machines,
-            "start_all": machine.start,
+            "start_all": self.start_all,
             "subtest": self.subtest,
         }
+
+    def start_all(self) -> None:
+        for machine in self.machines:
+            machine.start()
 
     @contextlib.contextmanager
     def subtest(self, name: str) -> Iterator[None]:
@@ -144,17 +168,24 @@ class Run:
 
 @contextlib.contextmanager
 def prepared(scenario: Scenario, seed: int, out: Say = say) -> Iterator[Run]:
-    """A run with its image, payload and folder. CorralError says what is missing."""
+    """A run with its image, payloads and folder. CorralError says what is missing."""
     built = image(out)
     folder = Path(tempfile.mkdtemp(prefix="corral-vm-"))
-    hardware = Hardware(built, folder / "initrd.cpio", accel(built))
-    one = Run(scenario, seed, hardware, folder, out)
-    try:
-        payload.initrd(built, scenario.host, cache_folder(), hardware.initrd)
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        ports: Mapping[str, Port] = {}
+        if scenario.several:
+            ports = stack.enter_context(contextlib.closing(Hub(folder, scenario.hosts))).ports
+        hardware = {
+            name: Hardware(built, folder / f"{name}.cpio", accel(built), ports.get(name))
+            for name in scenario.hosts
+        }
+        one = Run(scenario, seed, hardware, folder, out)
+        stack.callback(one.release)
+        for name, host in scenario.hosts.items():
+            initrd, port = hardware[name].initrd, ports.get(name)
+            payload.initrd(built, host, cache_folder(), initrd, port)
         yield one
-    finally:
-        one.release()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def prove_units(machine: Machine, host: Host) -> None:
@@ -192,7 +223,8 @@ def run(
 
     `begun` is told of the run, which `release` ends before its time, from another thread, too.
     """
-    out(f"{scenario.name}: {seeds.VARIABLE}={seed}, host {scenario.host.host}")
+    hosts = " ".join(host.host for host in scenario.hosts.values())
+    out(f"{scenario.name}: {seeds.VARIABLE}={seed}, host {hosts}")
     with prepared(scenario, seed, out) as one:
         begun(one)
         began = time.monotonic()
@@ -210,27 +242,29 @@ def _execute(one: Run) -> None:
     code = compile(script.read_text(encoding="utf-8"), str(script), "exec")
     os.environ[seeds.VARIABLE] = str(one.seed)  # where scripts look for it, with either driver
     defined = one.names(None if one.scenario.fresh else _settled(one))
-    one.machines[0].start()
-    prove_units(one.machines[0], one.scenario.host)
+    one.start_all()
+    for machine in one.machines:
+        prove_units(machine, one.scenario.hosts[machine.name])
     exec(code, defined)  # noqa: S102 - that is what a test driver does
 
 
 def _settled(one: Run) -> Settled:
-    """This run's machine with everything up; booted and frozen when there is none."""
+    """This run's one machine with everything up; booted and frozen when there is none."""
+    (name, host), hardware = next(iter(one.scenario.hosts.items())), one.hardware
 
     def boot(folder: Path) -> None:
         one.say("booting a machine until everything is up; it is then frozen, and reused")
-        machine = Machine("machine", one.hardware, one.folder / "boot", one.say)
+        machine = Machine(name, hardware[name], one.folder / "boot", one.say)
         one.machines.append(machine)
         try:
             machine.wait_for_unit("multi-user.target")
             machine.succeed("test $(systemctl is-system-running --wait) = running", timeout=300)
-            prove_units(machine, one.scenario.host)
+            prove_units(machine, host)
             machine.freeze(folder)
         finally:
             machine.release()
 
-    return settled(one.hardware, cache_folder(), boot)
+    return settled(hardware[name], cache_folder(), boot)
 
 
 def _report(one: Run) -> Path:
@@ -240,15 +274,21 @@ def _report(one: Run) -> Path:
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(parents=True)
     for machine in one.machines:
-        _ask(machine, kept)
+        # What is of one of several is in a folder of its own.
+        place = kept / machine.name if one.scenario.several else kept
+        place.mkdir(exist_ok=True)
+        _ask(machine, place)
     for file in sorted(one.folder.glob("*/*")):  # "machine", or "boot" when it got no further
         if file.suffix in {".log", ".err", ".argv"}:
-            shutil.copyfile(file, kept / file.name)
+            place = kept / file.parent.name if one.scenario.several else kept
+            shutil.copyfile(file, place / file.name)
     command = f"./corral vm run {name} --seed {one.seed}"
     (kept / "transcript.txt").write_text("".join(f"{line}\n" for line in one.lines))
     (kept / "seed.txt").write_text(f"{one.seed}\n")
     (kept / "repeat.txt").write_text(f"{command}\n")
-    (kept / "host.json").write_text(one.scenario.host.model_dump_json(indent=1))
+    for name, host in one.scenario.hosts.items():
+        place = kept / name if one.scenario.several else kept
+        (place / "host.json").write_text(host.model_dump_json(indent=1))
     one.out(f"{name}: kept in {kept}; repeat with: {command}")
     return kept
 

@@ -1,9 +1,10 @@
 """What the judge of the whole way finds left on it."""
 
 import pytest
+from pydantic import TypeAdapter
 
-from corral.local.evidence import Leftovers
-from tests.vm.programs.chain import left_over, unfinished
+from corral.local.evidence import Effect, Evidence, Leftovers, Policy
+from tests.vm.programs.chain import Behind, left_over, unfinished
 
 ENDED = [
     {"task_id": f"t{number}", "state": state}
@@ -34,3 +35,11 @@ def test_an_open_task_and_one_too_many_are_found() -> None:
         "task t9 is working",
         "3 tasks, 2 mentions",
     ]
+
+
+def test_what_another_machine_exports_comes_whole() -> None:
+    inbound = Evidence(policies={"a2a": Policy("dispatch", "notify")})
+    inbound.effects = [Effect(ev="start", turn="scout.a2a.1", run=7, at_ms=1.5)]
+    inbound.leftovers = Leftovers(pending={"a2a": 1}, ledger_faults=["foreign key: 1"])
+    known, adapter = Behind(inbound, ENDED), TypeAdapter(Behind)
+    assert adapter.validate_json(adapter.dump_json(known)) == known

@@ -144,14 +144,15 @@ def test_a_machine_powers_off(sample: Machine) -> None:
 def test_a_frozen_machine_goes_on_where_it_was(sample_run: Run, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
-    first = Machine("machine", sample_run.hardware, tmp_path / "one")
+    hardware = sample_run.hardware["machine"]
+    first = Machine("machine", hardware, tmp_path / "one")
     try:
         first.succeed("echo memory >/run/here; echo disk >/var/here")
         first.freeze(kept)
     finally:
         first.release()
     for name in ("two", "three"):
-        again = Machine("machine", sample_run.hardware, tmp_path / name, frozen=Settled(kept))
+        again = Machine("machine", hardware, tmp_path / name, frozen=Settled(kept))
         try:
             assert again.succeed("cat /run/here /var/here") == "memory\ndisk\n"
             assert abs(int(again.succeed("date +%s")) - time.time()) < CLOCK_TOLERANCE_S
@@ -175,7 +176,7 @@ def test_a_failure_leaves_all_that_explains_it(
     script = tmp_path / "failing.py"
     script.write_text(FAILING.replace("$CORRAL_SEED", "words"))
     kept = scenario.run(
-        Scenario("failing", script, sample_host(), reports=tmp_path / "reports"), 17
+        Scenario("failing", script, {"machine": sample_host()}, reports=tmp_path / "reports"), 17
     )
     assert kept == tmp_path / "reports" / "failing-17"
     said = capfd.readouterr().out
@@ -195,7 +196,7 @@ import sys
 from tests.vm.sample import sample_host
 from tests.vm.scenario import Scenario, SCENARIOS, prepared
 
-with prepared(Scenario("stray", SCENARIOS / "none.py", sample_host()), 1) as run:
+with prepared(Scenario("stray", SCENARIOS / "none.py", {"machine": sample_host()}), 1) as run:
     machine = run.names()["machine"]
     machine.start()
     print("qemu", machine._qemu.process.pid, flush=True)

@@ -85,6 +85,7 @@ def test_the_order_names_scenarios() -> None:
         ("chain_first_boot", "chain"),
         ("kills", "standard"),
         ("full_disk", "standard"),
+        ("two_hosts", "two"),
     ],
 )
 def test_a_machine_is_found_by_the_name_of_its_scenario(name: str, host: str) -> None:

@@ -3,6 +3,9 @@
 By the rules of the local deployment: each mention has one answer or one notice, the agent began it
 at most once, a room's order was kept, no job ended uncertain. Beside them nothing is left on the
 way: no open task, no open turn, no entry that waits. The daemon has been stopped.
+
+Where the agents are on another machine, what is known there is exported to a file and judged where
+rooms and bridge are.
 """
 
 import asyncio
@@ -10,7 +13,11 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
+
+from pydantic import TypeAdapter
 
 from corral.bridge.domain import State
 from corral.gateway.domain import ENDED
@@ -20,23 +27,49 @@ from tests.vm.programs import mentions, place, record
 from tests.vm.programs.judge import EVIDENCE
 
 KEPT: Final = record.FOLDER / "mentions.json"
+EXPORT: Final = record.FOLDER / "export.json"
 TASKS_MAX: Final = "10000"
 
 
-def run(agent: str) -> int:
-    """Prints the report; 0 when no rule was broken."""
+@dataclass(frozen=True)
+class Behind:
+    """What is known where the agents are: to cowboy, and of the gateway's tasks."""
+
+    inbound: Evidence
+    tasks: list[dict[str, Any]]
+
+
+_behind: Final = TypeAdapter(Behind)
+
+
+def export(agent: str) -> int:
+    """Writes what is known on this machine to the file that it prints."""
+    EXPORT.write_bytes(_behind.dump_json(behind(agent)))
+    sys.stdout.write(f"{EXPORT}\n")
+    return 0
+
+
+def behind(agent: str) -> Behind:
+    """What is known on this machine."""
     # What Redis and the ledger say is asked where Redis is: in its namespace.
     inside = [sys.executable, "-I", "-m", "tests.vm.programs.main", "left", "--agent", agent]
     subprocess.run(inside, check=True)
-    evidence = collect(agent, Evidence.load(EVIDENCE))
+    return Behind(Evidence.load(EVIDENCE), _tasks())
+
+
+def run(agent: str, exported: Path | None) -> int:
+    """Prints the report; 0 when no rule was broken. `exported`: by the agents' machine."""
+    known = _behind.validate_json(exported.read_bytes()) if exported else behind(agent)
+    evidence = collect(agent, known)
     evidence.save(KEPT)
     report = judge(evidence)
     sys.stdout.write(json.dumps(report.as_dict(), indent=1) + "\n")
     return 0 if report.ok else 1
 
 
-def collect(agent: str, inbound: Evidence) -> MentionEvidence:
-    """What rooms, bridge and gateway know, beside what cowboy knows."""
+def collect(agent: str, known: Behind) -> MentionEvidence:
+    """What rooms and bridge know, beside what gateway and cowboy know."""
+    inbound = known.inbound
     evidence = MentionEvidence(
         asked=_asked(agent),
         turns=inbound.rows,
@@ -51,7 +84,7 @@ def collect(agent: str, inbound: Evidence) -> MentionEvidence:
     jobs = _said("a2a-bridge", "jobs", "list", "--json", "--limit", "1000", *states)
     add_jobs(evidence, jobs["jobs"])
     evidence.trouble += left_over(inbound.leftovers)
-    evidence.trouble += unfinished(_tasks(), len(evidence.asked))
+    evidence.trouble += unfinished(known.tasks, len(evidence.asked))
     return evidence
 
 

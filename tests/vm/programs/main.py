@@ -12,6 +12,7 @@ On a machine with a bridge, outside of any namespace:
     mention   mentions the agent in rooms, ends when every mention has its end
     rooms     reconciles what was mentioned, answered and done
     chain     the same where bridge, gateway and cowboy are on the way (daemon stopped)
+    export    notes for it what is known where gateway and cowboy are, when that is elsewhere
     agent     the A2A agent itself
     release   the bridge's unit runs a later release, or again the one that is installed
 
@@ -58,6 +59,8 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("rooms")
     chain = commands.add_parser("chain")
     chain.add_argument("--agent", default="scout")
+    chain.add_argument("--exported", type=Path, help="by the machine that the agent is on")
+    commands.add_parser("export").add_argument("--agent", default="scout")
     agent = commands.add_parser("agent", add_help=False)
     agent.add_argument("arguments", nargs=argparse.REMAINDER)
     release = commands.add_parser("release")
@@ -127,7 +130,13 @@ def _rooms(_: argparse.Namespace) -> int:
 def _chain(chosen: argparse.Namespace) -> int:
     from tests.vm.programs import chain
 
-    return chain.run(chosen.agent)
+    return chain.run(chosen.agent, chosen.exported)
+
+
+def _export(chosen: argparse.Namespace) -> int:
+    from tests.vm.programs import chain
+
+    return chain.export(chosen.agent)
 
 
 def _agent(chosen: argparse.Namespace) -> int:
@@ -162,6 +171,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "agent": _agent,
     "chain": _chain,
     "client": _client,
+    "export": _export,
     "judge": _judge,
     "leaks": _leaks,
     "ledger": _ledger,
