@@ -189,6 +189,17 @@ def copy_database(path: Path, dest: Path) -> None:
         raise storage_error(error, dest) from error
 
 
+def back_up(path: Path) -> Path:
+    """A copy as `copy_database` makes it, in `backups` beside the database; its path."""
+    dest = path.parent / "backups" / f"{path.stem}-{time.time_ns() // 1_000_000}.db"
+    try:
+        dest.parent.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise storage_error(error, dest.parent) from error
+    copy_database(path, dest)
+    return dest
+
+
 def _copy_into(path: Path, partial: Path) -> None:
     with (
         contextlib.closing(_read_only(path)) as source,

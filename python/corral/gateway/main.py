@@ -135,5 +135,27 @@ def tasks(output: Output, any_id: str | None, every: bool, limit: int) -> None:
     output.show({"tasks": rows}, "\n".join(lines))
 
 
+@cli.command()
+@json_option
+@click.pass_obj
+def backup(output: Output) -> None:
+    """Write a consistent copy of the tasks, while the service works or not; prints its path.
+
+    \b
+    Example:
+      corral-gateway backup
+    """
+    from corral.core.database import back_up
+    from corral.core.errors import UnavailableError
+    from corral.core.settings import load
+    from corral.gateway.settings import GatewaySettings
+
+    path = load(GatewaySettings).database
+    if not path.exists():
+        raise UnavailableError(f"there is no {path}", hint="the first corral-gateway run makes it")
+    made = back_up(path)
+    output.show({"path": str(made)}, str(made))
+
+
 if __name__ == "__main__":
     sys.exit(cli())

@@ -41,12 +41,16 @@ class Place:
 
     def ask(self, fields: Mapping[str, object], timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
         """The answer's fields. Raises the `TamqError` that refuses."""
-        path = self.path
-        self._become_owner(path)
+        path = self.become_owner()
         return Client(path, timeout_s).request(fields)
 
-    def _become_owner(self, path: Path) -> None:
-        """TAMQ serves its own user only, not even root. For good: commands are short."""
+    def become_owner(self) -> Path:
+        """TAMQ serves its own user only, not even root. For good: commands are short. Its path."""
+        path = self.path
+        self._become(path)
+        return path
+
+    def _become(self, path: Path) -> None:
         if self.user is not None and os.geteuid() != 0:
             if _account(self.user).pw_uid != os.geteuid():
                 raise UsageError("--user is for root: TAMQ serves its own user only")

@@ -111,6 +111,31 @@ def doctor(context: click.Context, output: Output) -> int:
     return 0 if healthy else 1
 
 
+@cli.command()
+@json_option
+@click.pass_obj
+@click.pass_context
+def backup(context: click.Context, output: Output) -> None:
+    """Write a consistent copy of the queue, while TAMQ works or not; prints its path.
+
+    \b
+    Examples:
+      tamq backup
+      tamq --user alice backup
+    """
+    from corral.core.database import back_up
+    from corral.core.errors import UnavailableError
+    from corral.core.settings import load
+    from corral.tamq.settings import TamqSettings
+
+    Place.of(context).become_owner()
+    path = load(TamqSettings).database
+    if not path.exists():
+        raise UnavailableError(f"there is no {path}", hint="the first tamq serve makes it")
+    made = back_up(path)
+    output.show({"path": str(made)}, str(made))
+
+
 @cli.command("check-config")
 @click.argument("file", type=click.Path(path_type=Path))
 @json_option

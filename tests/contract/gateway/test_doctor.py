@@ -5,6 +5,7 @@ import contextlib
 import json
 import signal
 import sqlite3
+import stat
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -179,3 +180,19 @@ async def test_tasks_are_shown_without_content(house: House, tmp_path: Path) -> 
     assert (await program(env, "tasks", "nobodys"))[0] == looking.NoSuchTaskError.exit_code
     given.database.unlink()
     assert (await program(env, "tasks"))[0] == 69
+
+
+async def test_a_backup_is_a_private_copy_that_knows_each_task(
+    tmp_path: Path, house: House
+) -> None:
+    given = settings(house, tmp_path)
+    status, out = await program(environment(given), "backup", "--json")
+    assert (status, json.loads(out)["error"]["code"]) == (69, "unavailable")
+    async with Gateway(given.database) as gateway:
+        task = await gateway.send(ANN, Send("m-1", "hello"))
+        status, out = await program(environment(given), "backup", "--json")
+    assert status == 0, out
+    made = Path(json.loads(out)["path"])
+    assert (made.parent.parent, stat.S_IMODE(made.stat().st_mode)) == (tmp_path, 0o600)
+    async with Gateway(made) as restored:
+        assert (await restored.send(ANN, Send("m-1", "hello"))).task_id == task.task_id

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,25 @@ def test_f29_what_is_printed_is_what_is_certain(desk: Desk) -> None:
 
 def _state(desk: Desk, ident: str) -> str:
     return str(desk.process.client.request({"op": "message", "message_id": ident})["state"])
+
+
+def test_a_backup_is_a_private_copy_of_the_queue(desk: Desk) -> None:
+    desk.attach()
+    ident = desk.json("send", "--repo", "shop", "kept")["message_id"]
+    made = Path(desk.json("backup")["path"])
+    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+    desk.process.stop()
+    again = Path(desk.process.run("backup").stdout.decode().strip())
+    assert (again.parent, again != made) == (made.parent, True)
+    # What was admitted is known again to a TAMQ that begins with the copy.
+    queue = made.parent.parent / "queue.db"
+    for suffix in ("", "-wal", "-shm"):
+        queue.with_name(queue.name + suffix).unlink(missing_ok=True)
+    none = desk.json("backup", status=69)
+    assert none["error"]["code"] == "unavailable"
+    shutil.move(made, queue)
+    desk.process.start()
+    assert desk.json("message", ident)["message_id"] == ident
 
 
 def test_waiting_ends_with_what_is_known(desk: Desk) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.core.database import back_up
 from corral.core.errors import StorageError
 from corral.core.sqlite import SqliteWriter
 from tests.unit.core.databases import insert, names, writer
@@ -125,3 +126,21 @@ async def test_a_damaged_database_gives_no_backup(path: Path, dest: Path) -> Non
         with pytest.raises(StorageError, match="damaged"):
             await ledger.backup(dest)
     assert list(dest.parent.iterdir()) == []
+
+
+async def test_copies_beside_the_database_are_private_and_each_its_own(
+    ledger: SqliteWriter, path: Path
+) -> None:
+    first = await asyncio.to_thread(back_up, path)
+    await ledger.submit(insert("b"))
+    second = await asyncio.to_thread(back_up, path)
+    assert first.parent == second.parent == path.parent / "backups"
+    assert stat.S_IMODE(first.parent.stat().st_mode) == 0o700
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (first, second)] == [0o600, 0o600]
+    assert (names(first), names(second)) == (["a"], ["a", "b"])
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "backups").write_text("no folder")
+    with pytest.raises(StorageError, match="backups"):
+        back_up(tmp_path / "ledger.db")
