@@ -1,6 +1,7 @@
-"""The program `corral`: all services of this host on one screen, and a message's way through them.
+"""The program `corral`: all services of this host on one screen, a message's way, backups.
 
-Exit codes: 0 all is well, 1 something is wrong, 64 usage, 69 no service is here, 78 configuration.
+Exit codes: 0 all is well, 1 something is wrong, 64 usage, 69 no service is here, 74 storage,
+78 configuration.
 """
 
 import time
@@ -11,6 +12,7 @@ from typing import Any, ClassVar, Final
 import click
 
 from corral import __version__
+from corral.backup import cli as copies
 from corral.core.cli import EXIT_INTERRUPTED, EXIT_UNHEALTHY, Output, ProgramGroup, json_option
 from corral.overview import ANSWER_S
 
@@ -196,6 +198,10 @@ def _texts(lines: Iterable[Any], *, every: bool) -> list[str]:
         if line.hint and line.level != "ok":
             texts.append(" " * (4 + 2 + of_service + 2 + of_what + 2) + f"do: {line.hint}")
     return texts
+
+
+for _command in (copies.backup, copies.restore):
+    cli.add_command(_command)
 
 
 if __name__ == "__main__":

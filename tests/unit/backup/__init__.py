@@ -1,0 +1,1 @@
+"""`corral backup` and `corral restore`, on a host of a few files."""
