@@ -18,8 +18,8 @@ from tests.vm.conftest import SECONDS
 SIDE_BY_SIDE = 2
 # Longest first, so that none is left alone at the end; the first two need no frozen machine.
 FIRST = (
-    *("first_boot", "bridge_first_boot", "kills", "bridge_kills", "power"),
-    *("bridge_rollback", "chain_first_boot", "network", "start_limit"),
+    *("first_boot", "bridge_first_boot", "chain_rollback", "kills", "chain_rotation"),
+    *("bridge_kills", "power", "chain_first_boot", "chain_clock", "network", "start_limit"),
 )
 # Not in the stage, whose time is short: seven services, started again and again, take seven
 # minutes. `./corral vm run` runs it, and `nix flake check`.
