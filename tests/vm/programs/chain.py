@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from corral.bridge.domain import State
 from corral.gateway.domain import ENDED
-from corral.local.evidence import Evidence, Leftovers
+from corral.local.evidence import Evidence, Happening, Leftovers
 from corral.local.mentions_model import Asked, MentionEvidence, add_jobs, judge, told_in
 from tests.vm.programs import mentions, place, record
 from tests.vm.programs.judge import EVIDENCE
@@ -59,12 +59,19 @@ def behind(agent: str) -> Behind:
 
 def run(agent: str, exported: Path | None) -> int:
     """Prints the report; 0 when no rule was broken. `exported`: by the agents' machine."""
-    known = _behind.validate_json(exported.read_bytes()) if exported else behind(agent)
+    known = _exported(exported) if exported else behind(agent)
     evidence = collect(agent, known)
     evidence.save(KEPT)
     report = judge(evidence)
     sys.stdout.write(json.dumps(report.as_dict(), indent=1) + "\n")
     return 0 if report.ok else 1
+
+
+def _exported(file: Path) -> Behind:
+    """What that machine knows, beside the kills of this one."""
+    known = _behind.validate_json(file.read_bytes())
+    known.inbound.happenings += [Happening(**fact) for fact in record.lines(record.HAPPENED)]
+    return known
 
 
 def collect(agent: str, known: Behind) -> MentionEvidence:
