@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from corral import __version__
 from corral.backup import disk, ledger, manifest
 from corral.backup.making import DUMP
 from corral.backup.manifest import File, Manifest
@@ -24,6 +25,7 @@ def verified(source: Path, tell: Tell) -> Manifest:
     manifest.verify(source, found)
     size = sum(file.bytes for file in found.files.values())
     tell(f"{len(found.files)} files, {size:,} bytes: each is what was written on {found.ended}")
+    tell(f"of the host {found.host}, by corral {found.corral} (this is {__version__})")
     return found
 
 

@@ -36,8 +36,7 @@ def test_what_was_lost_is_there_again_to_the_byte_and_with_its_modes(house: Hous
     following = house.restore()
     assert house.state() == before
     assert stat.S_IMODE((house.lib / "cowboy/secrets/one").stat().st_mode) == 0o400
-    assert (house.base / "jobs").read_text() == "dumped jobs\n"
-    assert "DROP OWNED" not in (house.base / "psql").read_text()
+    assert (house.base / "jobs").read_text() == "BEGIN;\ndumped jobs\nCOMMIT;\n"
     assert following == [
         "systemctl restart cowboy-secrets a2a-gateway-tokens a2a-bridge-registration",
         f"systemctl start {' '.join(UNITS)}",
@@ -182,7 +181,7 @@ def test_what_is_there_is_taken_away_only_when_that_is_wanted(house: House) -> N
         house.restore()
     house.restore(replace=True)
     assert house.state() == before
-    assert "DROP OWNED" in (house.base / "psql").read_text()
+    assert "DROP OWNED" in (house.base / "jobs").read_text()
 
 
 def test_another_hosts_backup_is_refused(house: House) -> None:
@@ -204,6 +203,15 @@ def test_a_ledger_that_is_not_empty_is_told_from_a_database_that_is_away(house: 
         house.restore()
     assert "secret words" not in str(raised.value)
     assert not house.lib.exists()
+
+
+def test_half_a_dump_is_not_committed(house: House) -> None:
+    house.backup()
+    lose(house)
+    house.program("pg_restore", "#!/bin/sh\necho half; exit 1\n")
+    with pytest.raises(UnavailableError, match="pg_restore with 1"):
+        house.restore()
+    assert (house.base / "jobs").read_text() == "BEGIN;\nhalf\n"
 
 
 def test_a_ledger_with_a_secret_address_is_elsewhere(house: House) -> None:
