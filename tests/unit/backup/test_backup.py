@@ -228,7 +228,8 @@ def test_a_backup_can_be_looked_at_without_being_root(house: House) -> None:
     look = ["restore", "--check", str(house.target), "--json"]
     found = CliRunner().invoke(cli.commands["restore"], look[1:], obj=Output())
     assert found.exit_code == 0, found.output
-    assert json.loads(found.stdout)["one_moment"] is True
+    # The oldest click gives what goes to the other stream, too.
+    assert json.loads(found.stdout[found.stdout.index("{") :])["one_moment"] is True
     Path(house.target / "gateway/gateway.db").write_bytes(b"other")
     found = CliRunner().invoke(cli.commands["restore"], look[1:], obj=Output())
     assert isinstance(found.exception, StorageError)
