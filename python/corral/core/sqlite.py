@@ -79,6 +79,7 @@ class SqliteWriter:
             raise ValueError(f"group_max must be at least 1, not {group_max}")
         self.path = path
         self.commits = 0
+        self.version = 0  # of the schema, once it is open: as many migrations were applied
         self._schema = Schema(application_id, tuple(migrations))
         self._group_max = group_max
         self._busy_timeout_ms = busy_timeout_ms
@@ -307,6 +308,7 @@ class SqliteWriter:
             journal_size_limit_bytes=self._journal_size_limit_bytes,
             create=create,
         )
+        self.version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
         self._wal_bytes = self._same_file()
         return self._connection
 

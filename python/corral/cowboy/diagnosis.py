@@ -185,15 +185,17 @@ def ledger_integrity(facts: Examined) -> Iterator[Finding]:
 def ledger_schema(facts: Examined) -> Iterator[Finding]:
     check, file, want = "ledger schema", facts.ledger, facts.schema
     running = facts.daemon.status.get("ledger", {}).get("schema")
-    found = file.schema if running in (None, want) and file.schema is not None else running
-    usable = running == want  # a daemon that runs has made sure of that
+    # A daemon that runs has made sure that it can use the schema that it found.
+    usable = running is not None and running > want and file.schema in (None, running)
+    of_daemon = usable or (running is not None and running < want) or file.schema is None
+    found = running if of_daemon else file.schema
     if file.application_id not in (None, facts.application_id) and file.application_id != 0:
         yield _failed(check, "the file is another program's", "put the agent's ledger back")
     elif found is None and not file.exists and not file.error:
         yield _failed(check, "there is no ledger", "start the daemon; was it lost? see 'ledger'")
     elif found is None:
         yield _unknown(check, file.error or "the file has no header", "run this as root")
-    elif found > want and usable:
+    elif usable:
         yield _ok(check, f"schema {found}, of a newer version, which leaves it usable for this one")
     elif found > want:
         text = f"schema {found}, this program knows {want}"

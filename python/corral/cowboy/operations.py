@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from corral import __version__
 from corral.core import logs
 from corral.core.errors import CorralError, UsageError
-from corral.core.sqlite import migrations
 from corral.cowboy.domain import TERMINAL, State, parse_turn_id, unpack_id
 from corral.cowboy.engine import Engine
 from corral.cowboy.gauges import Gauges
@@ -23,7 +22,6 @@ TURNS_SHOWN_MAX = 1_000
 HEARTBEAT_S = 1.0
 WRITER_ANSWER_S = 5.0
 METRICS_EVERY = 5
-SCHEMA = len(migrations("corral.cowboy"))
 
 Request = Mapping[str, Any]
 
@@ -67,7 +65,7 @@ class Operations:
             else {"connected": runner.connected, "runner": runner.runner_id},
             "ledger": {
                 "uuid": daemon.uuid,
-                "schema": SCHEMA,
+                "schema": daemon.writer.version,
                 "commits": daemon.writer.commits,
                 "wal_bytes": daemon.writer.wal_bytes(),
             },

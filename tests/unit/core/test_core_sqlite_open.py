@@ -121,6 +121,7 @@ async def test_a_newer_schema_that_says_so_is_used_as_it_is(path: Path) -> None:
     await opened_and_closed(path, *later)
     async with writer(path, migrations=later[:1]) as ledger:
         await ledger.submit(insert("of the release before"))
+        assert ledger.version == len(later)
     await asyncio.to_thread(examine_database, path, Schema(APPLICATION_ID, later[:1]))
     await opened_and_closed(path, *later)
     async with SqliteReader(path) as reader:

@@ -169,6 +169,11 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
         "ledger schema",
         "this program knows 1",
     ),
+    "a newer schema under a daemon that found another": (
+        of(ledger=LedgerFile(True, APPLICATION_ID, 2)),
+        "ledger schema",
+        "schema 2, this program knows 1",
+    ),
     "older schema": (
         of(daemon=DOWN, ledger=LedgerFile(True, APPLICATION_ID, 0)),
         "ledger schema",
@@ -283,7 +288,8 @@ def test_what_could_not_be_checked_is_not_green(name: str) -> None:
 
 
 def test_a_newer_schema_that_the_daemon_works_with_is_no_finding() -> None:
-    findings = diagnose(of(ledger=LedgerFile(True, APPLICATION_ID, 2))(HEALTHY))
+    works = told({"ledger": {"uuid": UUID, "schema": 2}})
+    findings = diagnose(of(ledger=LedgerFile(True, APPLICATION_ID, 2))(works(HEALTHY)))
     assert is_green(findings)
     assert any("schema 2, of a newer version" in finding.text for finding in findings)
 
