@@ -30,6 +30,7 @@ ASKS = {
     f"{BRIDGE}/hs-token": ("PUT /_matrix/app/v1/transactions/nothing", "127.0.0.1 29331"),
     f"{GATEWAY}/bridge": ("POST /a2a/scout/", "-U /run/a2a-gateway/socket"),
 }
+REFUSED = (" 401 ", " 403 ")
 MENTIONS = 12
 
 
@@ -74,8 +75,10 @@ with subtest("what was before is refused, and what is now is not"):
         assert pinged(user, f"{REDIS}/{name}") == "PONG\n", user
     for path, (request, way) in ASKS.items():
         before, now = asked(request, kept(path), way), asked(request, path, way)
-        assert " 401 " in before or " 403 " in before, f"{path}: {before}"
-        assert " 200 " in now, f"{path}: {now}"
+        assert any(code in before for code in REFUSED), f"{path}: {before}"
+        # Whoever is let in may be told that there is nothing in the request.
+        assert now.startswith("HTTP/1.1 "), f"{path}: {now}"
+        assert not any(code in now for code in REFUSED), f"{path}: {now}"
 
 with subtest("all is well, and each mention has one end"):
     machine.wait_until_succeeds("corral doctor --timeout 200", timeout=300)
